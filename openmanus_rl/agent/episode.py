@@ -1,0 +1,109 @@
+"""What an agent did, exactly as it happened: turns inside segments inside an episode.
+
+Token in, token out: a segment is one growing list of token ids; text is decoded for the world and never encoded back.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from openmanus_rl.envs.base import Task
+
+
+class StopReason(StrEnum):
+    """Every way an episode can end. The three sets below say what follows from each."""
+
+    DONE = "done"
+    """The world ended the task."""
+    TRUNCATED = "truncated"
+    """The world's own limit cut the task."""
+    MAX_TURNS = "max_turns"
+    TOKEN_BUDGET = "token_budget"
+    """The episode's budget of sampled tokens is spent."""
+    CONTEXT_FULL = "context_full"
+    """The next turn would not fit the context."""
+    INVALID_ACTION = "invalid_action"
+    """An action could not be parsed, and the policy for that is to end."""
+    ENV_FAILURE = "env_failure"
+    ENV_TIMEOUT = "env_timeout"
+    ENGINE_FAILURE = "engine_failure"
+    ABORTED = "aborted"
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the episode may be trained on and counted: a failed episode is not a sample."""
+        return self not in _FAILURES
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether the task went on beyond the end: its value there is the critic's, not 0."""
+        return self in _CUT_SHORT
+
+
+_CUT_SHORT = {StopReason.TRUNCATED, StopReason.MAX_TURNS, StopReason.TOKEN_BUDGET, StopReason.CONTEXT_FULL}
+_FAILURES = {StopReason.ENV_FAILURE, StopReason.ENV_TIMEOUT, StopReason.ENGINE_FAILURE, StopReason.ABORTED}
+
+
+@dataclass
+class Turn:
+    """One thought and action of the agent, and what the world made of it."""
+
+    start: int
+    """Where this turn's sampled tokens begin in its segment."""
+    token_ids: list[int]
+    log_probs: list[float]
+    versions: list[int]
+    text: str
+    action: str | None
+    invalid_reason: str | None
+    """Why the action is not valid, by the template's parser or by the world; None if it is."""
+    state_key: str | None
+    """The world's state in which the turn was taken."""
+    observation: str = ""
+    reward: float = 0.0
+    generate_seconds: float = 0.0
+    env_seconds: float = 0.0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.token_ids)
+
+
+@dataclass
+class Segment:
+    """One growing token list; the first `prompt_length` tokens are the prompt."""
+
+    ids: list[int]
+    prompt_length: int
+    turns: list[Turn] = field(default_factory=list)
+
+
+@dataclass
+class Episode:
+    """A task played once: its segments (one, unless the context was cut), and how it ended."""
+
+    task: Task
+    group: int
+    """Episodes of the same task in one step share it; statistics of a group count episodes."""
+    sample: int
+    """Which of its group's episodes this is."""
+    seed: int
+    segments: list[Segment] = field(default_factory=list)
+    stop_reason: StopReason = StopReason.ABORTED
+    success: bool = False
+    failure: str = ""
+    """What broke, where `stop_reason` is a failure."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """What the score functions said."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        return [turn for segment in self.segments for turn in segment.turns]
+
+    @property
+    def episode_return(self) -> float:
+        """The cumulative environment reward."""
+        return sum(turn.reward for turn in self.turns)
+
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(len(turn.token_ids) for turn in self.turns)

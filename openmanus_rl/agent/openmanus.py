@@ -1,0 +1,196 @@
+"""`OpenManusAgent`: many episodes at once over many sessions, and their way into a `DataProto`."""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from openmanus_rl.agent.episode import Episode, StopReason
+from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
+from openmanus_rl.agent.rows import TokenRewards, episodes_to_rows, objects, turn_rewards
+from openmanus_rl.config.schema import AgentConfig
+from openmanus_rl.envs.base import Environment, Task, stable_hash
+from openmanus_rl.envs.client.base import EnvFailure, EnvTimeout
+from openmanus_rl.envs.registry import ENVIRONMENTS
+from openmanus_rl.errors import UserError
+from openmanus_rl.protocol import DataProto
+
+__all__ = ["ENV_TO_TASK_CLASS", "AgentConfig", "OpenManusAgent", "RolloutLimits", "generation_batch"]
+
+ENV_TO_TASK_CLASS: Mapping[str, type[Environment]] = ENVIRONMENTS
+"""Environment names and their classes: a read-only view of the registry."""
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RolloutLimits:
+    """How many episodes run at once, how long one may take, and how often a failed one starts afresh."""
+
+    concurrency: int = 256
+    episode_timeout: float = 300.0
+    retries: int = 2
+
+
+class OpenManusAgent:
+    """Plays tasks with a model and turns what happened into training data.
+
+    Its methods are plain calls over asynchronous episodes: no episode waits for another. An episode whose world or
+    engine fails starts afresh within `limits.retries`; after that it is no sample and leaves its group.
+    """
+
+    def __init__(self, player: Player, limits: RolloutLimits, rewards: TokenRewards = turn_rewards) -> None:
+        self.player = player
+        self.limits = limits
+        self.rewards = rewards
+        self._sessions = itertools.count()
+        self._runner = asyncio.Runner()
+
+    def run_llm_loop(self, gen_batch: DataProto, output_dir: str | None = None, global_steps: int = 0) -> DataProto:
+        """Play every row of `gen_batch` and return the rows of its episodes, rewards on their tokens.
+
+        A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`. Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
+        there, one JSON object a line.
+        """
+        results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]
+        return self._convert_rollout_results_to_dataproto(results, gen_batch)
+
+    def play(self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None = None) -> list[Episode]:
+        """Play all requests, telling `on_end` of each as it ends; results come in the order of the requests."""
+        return self.run(self._play_all(requests, on_end))
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run asynchronous work, such as a weight update of the engine, on the agent's event loop."""
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        """End the event loop and the connections to the world."""
+        self.run(self.player.client.aclose())
+        self._runner.close()
+
+    def _run_single_rollout(self, initial_prompt_ids: torch.Tensor, task_idx: int) -> dict[str, Any]:
+        """Play task number `task_idx` of the world once, with instructions given as the tokens of their text."""
+        task = self._task(f"{self.player.env_name}_{task_idx}", initial_prompt_ids)
+        request = EpisodeRequest(task, group=task_idx, sample=0, seed=task_idx, temperature=1.0)
+        return _result(self.play([request])[0])
+
+    def _convert_rollout_results_to_dataproto(
+        self, results: list[dict[str, Any]], original_batch: DataProto
+    ) -> DataProto:
+        """Rows of all segments of the played episodes, rewards aligned with tokens; `meta_info` is kept."""
+        episodes = [result["episode"] for result in results]
+        samples = [episode for episode in episodes if episode.stop_reason.is_sample]
+        if not samples:
+            raise UserError(
+                f"all {len(episodes)} episodes failed, the first by {episodes[0].stop_reason}: {episodes[0].failure}",
+                "The environment servers' logs are in the run directory under env/.",
+            )
+        rows = episodes_to_rows(samples, self.player.renderer.pad_token_id, self.rewards)
+        rows.meta_info = {**original_batch.meta_info, "episodes": episodes}
+        return rows
+
+    def postprocess_predictions(self, predictions: list[Any]) -> tuple[list[str], list[str]]:
+        """Answers to action types and contents: (`action`, the action) or (`invalid`, why)."""
+        parsed = [self.player.template.parse(str(prediction)) for prediction in predictions]
+        types = ["invalid" if answer.action is None else "action" for answer in parsed]
+        contents = [answer.invalid_reason or "" if answer.action is None else answer.action for answer in parsed]
+        return types, contents
+
+    def _requests(self, gen_batch: DataProto, step: int) -> list[EpisodeRequest]:
+        groups: dict[str, int] = {}
+        played: Counter[str] = Counter()
+        requests = []
+        for task in self._tasks(gen_batch):
+            group = groups.setdefault(task.item_id, len(groups))
+            sample = played[task.item_id]
+            played[task.item_id] += 1
+            seed = episode_seed(gen_batch.meta_info.get("seed", 0), step, task.item_id, sample)
+            temperature = gen_batch.meta_info.get("temperature", 1.0)
+            requests.append(EpisodeRequest(task, group, sample, seed, temperature))
+        return requests
+
+    def _tasks(self, gen_batch: DataProto) -> list[Task]:
+        if "task" in gen_batch.non_tensor_batch:
+            return list(gen_batch.non_tensor_batch["task"])
+        item_ids = gen_batch.non_tensor_batch["item_id"]
+        return [self._task(item_id, ids) for item_id, ids in zip(item_ids, gen_batch.batch["input_ids"], strict=True)]
+
+    def _task(self, item_id: str, instruction_ids: torch.Tensor) -> Task:
+        renderer = self.player.renderer
+        ids = [token for token in instruction_ids.flatten().tolist() if token != renderer.pad_token_id]
+        return Task(self.player.env_name, item_id, prompt=renderer.decode(ids))
+
+    async def _play_all(
+        self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None
+    ) -> list[Episode]:
+        free = asyncio.Semaphore(self.limits.concurrency)
+
+        async def play_one(request: EpisodeRequest) -> Episode:
+            async with free:
+                episode = await self._play_with_retries(request)
+            if on_end is not None:
+                on_end(episode)
+            return episode
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(play_one(request)) for request in requests]
+        return [task.result() for task in tasks]
+
+    async def _play_with_retries(self, request: EpisodeRequest) -> Episode:
+        """Play until it is a sample or the retries are spent; each try has a session and a deadline of its own."""
+        for _ in range(self.limits.retries + 1):
+            episode = await self._try(request)
+            if episode.stop_reason.is_sample:
+                break
+        return episode
+
+    async def _try(self, request: EpisodeRequest) -> Episode:
+        failed = Episode(request.task, request.group, request.sample, request.seed)
+        session = f"episode-{next(self._sessions)}"
+        deadline = time.monotonic() + self.limits.episode_timeout
+        try:
+            async with asyncio.timeout(self.limits.episode_timeout):
+                return await play_episode(self.player, request, session, deadline)
+        except EnvTimeout as error:
+            failed.stop_reason, failed.failure = StopReason.ENV_TIMEOUT, str(error)
+        except EnvFailure as error:
+            failed.stop_reason, failed.failure = StopReason.ENV_FAILURE, str(error)
+        except TimeoutError:
+            failed.stop_reason = StopReason.ABORTED
+            failed.failure = f"the episode took longer than {self.limits.episode_timeout:g} s"
+        except RuntimeError as error:
+            failed.stop_reason, failed.failure = StopReason.ENGINE_FAILURE, str(error)
+        return failed
+
+
+def generation_batch(tasks: Sequence[Task], seed: int, temperature: float) -> DataProto:
+    """Tasks as the input of `run_llm_loop`, with the run's seed and the sampling temperature.
+
+    Rows with the same item id are one group: `generation_batch(…).repeat(n)` plays each task n times.
+    """
+    meta_info = {"seed": seed, "temperature": temperature}
+    return DataProto.from_dict(non_tensors={"task": objects(list(tasks))}, meta_info=meta_info)
+
+
+def episode_seed(run_seed: int, step: int, item_id: str, sample: int) -> int:
+    """The seed of one episode; it depends on nothing but these, so never on the order of arrival."""
+    return stable_hash(f"{run_seed}/{step}/{item_id}/{sample}") >> 1
+
+
+def _result(episode: Episode) -> dict[str, Any]:
+    """An episode in the guide's form."""
+    return {
+        "episode": episode,
+        "item_id": episode.task.item_id,
+        "reward": episode.episode_return,
+        "success": episode.success,
+        "stop_reason": str(episode.stop_reason),
+        "num_turns": len(episode.turns),
+    }

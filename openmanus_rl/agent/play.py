@@ -1,0 +1,162 @@
+"""One episode: prompt → tokens → action → observation, until something ends it."""
+
+import time
+from dataclasses import dataclass
+
+from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
+from openmanus_rl.agent.templates import ActionTemplate, opening_messages
+from openmanus_rl.config.schema import AgentConfig
+from openmanus_rl.envs.base import Task, stable_hash
+from openmanus_rl.envs.client.base import EnvironmentClient, Handle
+from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
+from openmanus_rl.models.chat import ChatRenderer
+
+CUT_MARK = " … "
+"""Stands where the middle of a long observation was cut."""
+
+
+@dataclass(frozen=True)
+class EpisodeRequest:
+    """What to play: a task, as which episode of which group, from which seed."""
+
+    task: Task
+    group: int
+    sample: int
+    seed: int
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Player:
+    """What an episode is played with."""
+
+    env_name: str
+    config: AgentConfig
+    template: ActionTemplate
+    renderer: ChatRenderer
+    engine: InferenceEngine
+    client: EnvironmentClient
+    max_context: int
+
+
+async def play_episode(player: Player, request: EpisodeRequest, session: str, deadline: float) -> Episode:
+    """Play one task once. A failure of world or engine is raised: the caller decides on a retry."""
+    episode = Episode(request.task, request.group, request.sample, request.seed)
+    started = await player.client.start(request.task)
+    try:
+        await _play_turns(player, request, episode, started, session, deadline)
+    finally:
+        player.engine.release(session)
+        await player.client.close(started)
+    return episode
+
+
+async def _play_turns(
+    player: Player, request: EpisodeRequest, episode: Episode, started: Handle, session: str, deadline: float
+) -> None:
+    config = player.config
+    segment = _open_segment(player, episode.task, started)
+    episode.segments.append(segment)
+    state_key = started.state_key
+    while True:
+        reason = _budget_spent(player, episode, segment)
+        if reason:
+            episode.stop_reason = reason
+            return
+        turn, completion = await _generate(player, request, episode, session, deadline)
+        turn.state_key = state_key
+        if completion.finish_reason in (FinishReason.ABORTED, FinishReason.DEADLINE):
+            episode.stop_reason = StopReason.ABORTED
+            episode.failure = f"generation ended by {completion.finish_reason}"
+            return
+        parsed = player.template.parse(turn.text)
+        turn.action, turn.invalid_reason = parsed.action, parsed.invalid_reason
+        if parsed.action is None:
+            turn.reward = -config.invalid_penalty
+            turn.observation = f"Invalid answer: {parsed.invalid_reason}."
+            if config.invalid_action == "end":
+                episode.stop_reason = StopReason.INVALID_ACTION
+                return
+        else:
+            began = time.monotonic()
+            result, state_key = await player.client.step(started, parsed.action)
+            turn.env_seconds = time.monotonic() - began
+            turn.reward = result.reward
+            turn.observation = result.observation.text
+            turn.invalid_reason = result.info.get("invalid")
+            episode.success = result.success
+            if result.terminated:
+                episode.stop_reason = StopReason.DONE
+                return
+            if result.truncated:
+                episode.stop_reason = StopReason.TRUNCATED
+        # The observation is appended even after the last turn: the critic reads the value of a cut episode there.
+        ended = turn.token_ids[-1] in player.renderer.stop_token_ids
+        segment.ids.extend(player.renderer.append_ids(ended, _shorten(player, turn.observation)))
+        if episode.stop_reason is StopReason.TRUNCATED:
+            return
+
+
+def _open_segment(player: Player, task: Task, started: Handle) -> Segment:
+    observation = _shorten(player, started.observation.text)
+    ids = player.renderer.prompt_ids(opening_messages(task.prompt or started.instructions, observation))
+    return Segment(ids=ids, prompt_length=len(ids))
+
+
+def _budget_spent(player: Player, episode: Episode, segment: Segment) -> StopReason | None:
+    config = player.config
+    if len(episode.turns) >= config.max_turns:
+        return StopReason.MAX_TURNS
+    if episode.sampled_tokens >= config.max_episode_tokens:
+        return StopReason.TOKEN_BUDGET
+    if len(segment.ids) + config.max_tokens_per_turn > player.max_context:
+        return StopReason.CONTEXT_FULL
+    return None
+
+
+async def _generate(
+    player: Player, request: EpisodeRequest, episode: Episode, session: str, deadline: float
+) -> tuple[Turn, Completion]:
+    """Sample one turn and append its tokens to the present segment."""
+    segment = episode.segments[-1]
+    index = len(episode.turns)
+    left = player.config.max_episode_tokens - episode.sampled_tokens
+    sampling = SamplingParams(
+        max_tokens=min(player.config.max_tokens_per_turn, left),
+        temperature=request.temperature,
+        stop_token_ids=player.renderer.stop_token_ids,
+    )
+    began = time.monotonic()
+    completion = await player.engine.generate(
+        list(segment.ids),
+        sampling,
+        seed=stable_hash(f"{episode.seed}/{index}") >> 1,
+        session=session,
+        deadline=deadline,
+    )
+    turn = Turn(
+        start=len(segment.ids),
+        token_ids=completion.token_ids,
+        log_probs=completion.log_probs,
+        versions=completion.versions,
+        text=player.renderer.decode(completion.token_ids),
+        action=None,
+        invalid_reason=None,
+        state_key=None,
+        generate_seconds=time.monotonic() - began,
+    )
+    segment.ids.extend(completion.token_ids)
+    segment.turns.append(turn)
+    return turn, completion
+
+
+def _shorten(player: Player, text: str) -> str:
+    """Cut the middle out of an observation longer than the limit in tokens."""
+    limit = player.config.max_observation_tokens
+    if len(text) <= limit:  # a token is at least one character
+        return text
+    ids = player.renderer.encode_content(text)
+    if len(ids) <= limit:
+        return text
+    half = (limit - len(player.renderer.encode_content(CUT_MARK))) // 2
+    return player.renderer.decode(ids[:half]) + CUT_MARK + player.renderer.decode(ids[-half:])

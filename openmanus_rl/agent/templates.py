@@ -1,0 +1,73 @@
+"""Action templates: how a thought and an action are written, and how they are read back, from one place."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from openmanus_rl.data.messages import Message
+from openmanus_rl.registry import Registry
+
+
+@dataclass(frozen=True)
+class ParsedAction:
+    """The action in an answer, or why there is none."""
+
+    action: str | None
+    invalid_reason: str | None = None
+
+
+class ActionTemplate(Protocol):
+    """One way to write thoughts and actions."""
+
+    instructions: str
+    """What the agent is told about the form of its answers."""
+
+    def render(self, action: str) -> str:
+        """An answer that does `action`: what a demonstrator writes."""
+
+    def parse(self, answer: str) -> ParsedAction:
+        """Read an answer. Text of a model is data: it is matched, never evaluated."""
+
+
+TEMPLATES: Registry[ActionTemplate] = Registry("action template")
+
+
+class React:
+    """ReAct (Yao et al. 2022): a line of thought, then a line with one action."""
+
+    instructions = "Answer with Thought: and Action:"
+
+    _action_line = re.compile(r"^[ \t]*Action:(.*)$", re.MULTILINE)
+
+    def render(self, action: str) -> str:
+        return f"Thought: go on\nAction: {action}"
+
+    def parse(self, answer: str) -> ParsedAction:
+        actions = [match.strip() for match in self._action_line.findall(answer)]
+        if not actions:
+            return ParsedAction(None, "the answer has no line that starts with Action:")
+        if len(actions) > 1:
+            return ParsedAction(None, f"the answer has {len(actions)} Action: lines; one is needed")
+        if not actions[0]:
+            return ParsedAction(None, "the Action: line is empty")
+        return ParsedAction(actions[0])
+
+
+TEMPLATES.register("react")(React())
+
+
+def create_react_prompt(task_description: str, tool_manager: Any = None) -> str:
+    """The opening prompt: the task, the tools if there are any, and the form of an answer.
+
+    `tool_manager` may be None, or anything with `describe() -> str`.
+    """
+    tools = f" Tools: {tool_manager.describe()}." if tool_manager is not None else ""
+    return f"{task_description}{tools} {React.instructions}"
+
+
+def opening_messages(task_description: str, first_observation: str) -> list[Message]:
+    """How every episode begins, in training, validation and demonstrations alike."""
+    return [
+        {"role": "system", "content": create_react_prompt(task_description)},
+        {"role": "user", "content": first_observation},
+    ]

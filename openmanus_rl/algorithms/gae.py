@@ -1,0 +1,52 @@
+"""GAE: a sampled token is worth how much better things went after it than the critic expected before it.
+
+Schulman et al. 2016. Time is counted in sampled tokens: one step leads from a sampled token to the next one, across the
+observation between them and across segments. An episode that was cut short ends with the critic's value, else with 0.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from openmanus_rl.algorithms.credit import Advantages, CreditBatch
+from openmanus_rl.algorithms.ragged import Ragged, discounted_sums
+from openmanus_rl.algorithms.registry import estimator
+from openmanus_rl.config.base import Config
+
+
+class GaeOptions(Config):
+    """Options of `gae`."""
+
+    gamma: float = Field(1.0, ge=0, le=1)
+    """Discount from one sampled token to the next."""
+    lam: float = Field(0.95, ge=0, le=1)
+    """0 trusts the critic one token ahead, 1 only what was really earned."""
+    whiten: bool = True
+    """Shift and scale advantages to mean 0 and standard deviation 1 over the sampled tokens of the step."""
+
+
+@estimator("gae", requires={"critic"}, options=GaeOptions)
+def gae(batch: CreditBatch, options: GaeOptions) -> Advantages:
+    rewards_N = batch.sampled(batch.token_level_rewards_RT)
+    values_N = batch.critic_values()
+    advantages_N = temporal_difference(
+        rewards_N, values_N, batch.episodes, batch.end_values_E(), options.gamma, options.lam
+    )
+    shown_N = whiten(advantages_N) if options.whiten else advantages_N
+    return Advantages(batch.rows(shown_N), batch.rows(advantages_N + values_N))
+
+
+def temporal_difference(
+    rewards_N: Tensor, values_N: Tensor, lines: Ragged, end_values_S: Tensor, gamma: float, lam: float
+) -> Tensor:
+    """GAE along each line: the sum of (gamma * lam)^k times the critic's surprise k steps later."""
+    next_values_N = torch.where(lines.last_N, end_values_S[lines.line_N], values_N.roll(-1))
+    surprise_N = rewards_N + gamma * next_values_N - values_N
+    return lines.flat(discounted_sums(lines.pad(surprise_N), gamma * lam))
+
+
+def whiten(advantages_N: Tensor) -> Tensor:
+    """Mean 0 and standard deviation 1; all zeros where nothing differs."""
+    if not len(advantages_N):
+        return advantages_N
+    return (advantages_N - advantages_N.mean()) / (advantages_N.std(correction=0) + 1e-8)

@@ -1,0 +1,127 @@
+"""Names to algorithms. The trainer knows none of them: it asks here what one needs, and calls it.
+
+An estimator or a loss is one function in one file under a decorator; what the decorator returns is called like the
+function, and is also what a user's own `module:name` must be.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from pydantic import ValidationError
+
+from openmanus_rl.algorithms.credit import Advantages, CreditBatch
+from openmanus_rl.algorithms.losses import LossInputs, TokenLoss
+from openmanus_rl.config.base import Config
+from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.registry import Registry
+
+REQUIREMENTS = frozenset({"critic", "group", "greedy", "state_key"})
+"""What an estimator can ask of the trainer: a critic's values, siblings of the same task, a greedy episode of the task,
+the world's state at each turn."""
+
+Options = TypeVar("Options", bound=Config)
+
+
+@dataclass(frozen=True)
+class EstimatorEntry:
+    """An advantage estimator, what it needs, and its options."""
+
+    name: str
+    function: Callable[[CreditBatch, Any], Advantages]
+    requires: frozenset[str]
+    options: type[Config]
+
+    def __call__(self, batch: CreditBatch, options: Config) -> Advantages:
+        with torch.no_grad():
+            return self.function(batch, options)
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """A policy loss and its options."""
+
+    name: str
+    function: Callable[[LossInputs, Any], TokenLoss]
+    options: type[Config]
+
+    def __call__(self, inputs: LossInputs, options: Config) -> TokenLoss:
+        return self.function(inputs, options)
+
+
+ESTIMATORS: Registry[EstimatorEntry] = Registry("advantage estimator")
+LOSSES: Registry[LossEntry] = Registry("policy loss")
+
+
+def estimator(
+    name: str, *, requires: Set[str] = frozenset(), options: type[Options]
+) -> Callable[[Callable[[CreditBatch, Options], Advantages]], EstimatorEntry]:
+    """Decorator: make a function the advantage estimator `name`."""
+    if not requires <= REQUIREMENTS:
+        raise ValueError(f"{name} requires {sorted(requires - REQUIREMENTS)}; there are {sorted(REQUIREMENTS)}")
+
+    def add(function: Callable[[CreditBatch, Options], Advantages]) -> EstimatorEntry:
+        return ESTIMATORS.register(name)(EstimatorEntry(name, function, frozenset(requires), options))
+
+    return add
+
+
+def policy_loss(
+    name: str, *, options: type[Options]
+) -> Callable[[Callable[[LossInputs, Options], TokenLoss]], LossEntry]:
+    """Decorator: make a function the policy loss `name`."""
+
+    def add(function: Callable[[LossInputs, Options], TokenLoss]) -> LossEntry:
+        return LOSSES.register(name)(LossEntry(name, function, options))
+
+    return add
+
+
+@cache
+def find_estimator(name: str) -> EstimatorEntry:
+    """The estimator called `name`, or a user's own as `module:function`. A user's file is run once."""
+    entry = ESTIMATORS.lookup(name)
+    if not isinstance(entry, EstimatorEntry):
+        raise UserError(f"{name} is not an advantage estimator.", "Put @estimator(name, options=…) above the function.")
+    return entry
+
+
+@cache
+def find_loss(name: str) -> LossEntry:
+    """The policy loss called `name`, or a user's own as `module:function`. A user's file is run once."""
+    entry = LOSSES.lookup(name)
+    if not isinstance(entry, LossEntry):
+        raise UserError(f"{name} is not a policy loss.", "Put @policy_loss(name, options=…) above the function.")
+    return entry
+
+
+def estimator_options(name: str, given: Mapping[str, Any]) -> Config:
+    """The estimator's typed options from what stands under `algorithm.options`."""
+    others = {other: entry.options for other, entry in ESTIMATORS.items()}
+    return _typed("algorithm.options", f"algorithm.estimator={name}", find_estimator(name).options, given, others)
+
+
+def loss_options(name: str, given: Mapping[str, Any]) -> Config:
+    """The loss's typed options from what stands under `algorithm.loss_options`."""
+    others = {other: entry.options for other, entry in LOSSES.items()}
+    return _typed("algorithm.loss_options", f"algorithm.loss={name}", find_loss(name).options, given, others)
+
+
+def _typed(
+    section: str, chosen: str, options: type[Config], given: Mapping[str, Any], others: Mapping[str, type[Config]]
+) -> Config:
+    known = options.model_fields
+    for key in given:
+        if key not in known:
+            owners = [name for name, other in others.items() if key in other.model_fields]
+            hint = f"It is an option of {', '.join(owners)}." if owners else ""
+            suggestion = did_you_mean(key, known) if known else "It has none."
+            raise UserError(f"{section}.{key} is not an option of {chosen}. {suggestion}", hint)
+    try:
+        return options.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join([section, *(str(part) for part in first["loc"])])
+        raise UserError(f"{key}={first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error

@@ -1,0 +1,1 @@
+"""The one typed tree of a run: schema, presets, `key=value` overrides."""

@@ -1,0 +1,46 @@
+"""Every key has an effect or is an error: which given keys the chosen mode would ignore, and why."""
+
+from collections.abc import Iterable, Set
+from fnmatch import fnmatch
+
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.errors import UserError
+
+
+def check_effect(config: RunConfig, given: Iterable[str], requires: Set[str]) -> None:
+    """Refuse a given key without effect. `requires` is what the chosen estimator needs (`critic`, `group`, …)."""
+    rules = _ignored(config, requires)
+    for key in sorted(given):
+        for pattern, reason, remedy in rules:
+            if fnmatch(key, pattern):
+                raise UserError(f"{key} has no effect: {reason}.", f"Remove it, or {remedy}.")
+
+
+def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]]:
+    """Patterns of keys without effect, the reason, and what would give them one."""
+    estimator = f"algorithm.estimator={config.algorithm.estimator}"
+    kl = config.algorithm.kl
+    rules = []
+    if "critic" not in requires:
+        remedy = "choose an estimator with a critic (gae, turn_gae)"
+        rules.append(("critic.*", f"{estimator} trains no critic", remedy))
+        rules.append(("algorithm.bootstrap_cut_episodes", f"{estimator} trains no critic", remedy))
+    if "group" not in requires:
+        remedy = "choose an estimator that compares siblings (grpo)"
+        rules.append(("algorithm.drop_zero_variance_groups", f"{estimator} does not compare siblings", remedy))
+    if kl.where == "none":
+        for name in ("kind", "coefficient", "target", "horizon"):
+            rules.append((f"algorithm.kl.{name}", "algorithm.kl.where=none", "set algorithm.kl.where=reward or loss"))
+    if kl.where == "loss":
+        rules.append(("algorithm.kl.target", "the KL in the loss has a fixed weight", "set algorithm.kl.where=reward"))
+    if kl.target is None:
+        rules.append(("algorithm.kl.horizon", "algorithm.kl.target is not set", "set algorithm.kl.target"))
+    if config.model.path != "tiny":
+        rules.append(("model.tiny.*", f"model.path={config.model.path} is loaded, not built", "set model.path=tiny"))
+    if not config.warm_starts:
+        for name in ("demonstrations", "error_rate", "epochs", "lr", "batch_tokens"):
+            rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
+    if config.env.urls:
+        rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
+        rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))
+    return rules

@@ -1,0 +1,252 @@
+"""The one typed tree of a run. A field's docstring is its help; `openmanus-rl train --print-config` shows the tree."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from openmanus_rl.config.base import Config
+
+
+class EnvConfig(Config):
+    """The world that is played, and the servers it is played on."""
+
+    name: str = "maze"
+    """A built-in world (`openmanus-rl env list`) or your own as module:Class."""
+    options: dict[str, Any] = {}
+    """Keyword arguments of the world's class, e.g. env.options.size=5."""
+    num_servers: int = Field(1, ge=1, le=64)
+    """Server processes to start."""
+    base_port: int | None = Field(None, ge=1, le=65535)
+    """Port of the first server; the next ones follow. Unset: free ports are found."""
+    urls: list[str] = []
+    """Servers that run already, started with `openmanus-rl env serve`; none are started then."""
+    request_timeout: float = Field(20.0, gt=0)
+    """Seconds one call to the world may take, tries included, before the episode counts as failed."""
+
+
+class DataConfig(Config):
+    """Where the tasks are, and how many."""
+
+    dir: str = "data"
+    """Holds <env>/train.parquet, validation.parquet and test.parquet; missing files are built."""
+    train_tasks: int = Field(4096, ge=1)
+    """Tasks in the training file when it is built; a world with fewer gives all it has."""
+    validation_tasks: int = Field(256, ge=1)
+    """Held-out tasks on which success is measured, before, during and after training."""
+
+
+class TinyModelConfig(Config):
+    """The size of the model that is built when model.path is `tiny`."""
+
+    hidden_size: int = Field(128, ge=8)
+    """Width of the residual stream."""
+    layers: int = Field(2, ge=1)
+    """Transformer blocks."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; must divide the width."""
+    intermediate_size: int = Field(256, ge=8)
+    """Width of the feed-forward layer."""
+    vocab_size: int = Field(512, ge=300)
+    """Largest vocabulary of the tokenizer that is trained on the world's text."""
+
+
+class ModelConfig(Config):
+    """The policy that learns."""
+
+    path: str = "tiny"
+    """`tiny` builds a small model; else a Hugging Face directory or hub id of a causal language model."""
+    tiny: TinyModelConfig = TinyModelConfig()
+    max_context: int = Field(1024, ge=32)
+    """Longest token list of one segment, prompt included."""
+
+
+class WarmStartConfig(Config):
+    """Supervised fine-tuning on an imperfect expert before reinforcement learning, so that there is success to build on."""
+
+    enabled: bool | None = None
+    """Unset: only for the tiny model, which knows nothing yet; any other is trained as it is."""
+    demonstrations: int = Field(640, ge=1)
+    """Training tasks the demonstrator plays."""
+    error_rate: float = Field(0.5, ge=0, le=1)
+    """Share of the demonstrator's actions that are random."""
+    epochs: int = Field(3, ge=1)
+    """Passes over the demonstrations."""
+    lr: float = Field(2e-3, gt=0)
+    """Peak learning rate of AdamW."""
+    batch_tokens: int = Field(4096, ge=1)
+    """Tokens in one optimiser step."""
+
+
+class AgentConfig(Config):
+    """How the agent talks to a model and a world."""
+
+    template: str = "react"
+    """Action template: how a thought and an action are written and parsed."""
+    max_turns: int = Field(16, ge=1)
+    """Turns of an episode."""
+    max_tokens_per_turn: int = Field(32, ge=1)
+    """Tokens sampled in one turn."""
+    max_episode_tokens: int = Field(4096, ge=1)
+    """Tokens sampled in one episode."""
+    max_observation_tokens: int = Field(512, ge=8)
+    """A longer observation is cut in the middle, with a mark."""
+    invalid_action: Literal["tell", "end"] = "tell"
+    """What follows an answer without a readable action: the agent is told why, or the episode ends."""
+    invalid_penalty: float = Field(0.05, ge=0)
+    """Subtracted from the reward of a turn whose answer has no readable action."""
+
+
+class RolloutConfig(Config):
+    """How episodes are played for one training step."""
+
+    tasks_per_step: int = Field(32, ge=1)
+    """Tasks drawn for a step."""
+    group_size: int = Field(4, ge=1)
+    """Episodes played per task; estimators that compare siblings need at least 2."""
+    concurrency: int = Field(256, ge=1)
+    """Episodes under way at once."""
+    temperature: float = Field(1.0, ge=0)
+    """Sampling temperature; the trainer's log-probs use the same."""
+    validation_temperature: float = Field(1.0, ge=0)
+    """Sampling temperature of validation episodes; 0 is greedy."""
+    episode_timeout: float = Field(300.0, gt=0)
+    """Seconds one episode may take before it counts as failed."""
+    retries: int = Field(2, ge=0)
+    """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
+
+
+class KLConfig(Config):
+    """Keeps the policy near the reference, the model that reinforcement learning started from."""
+
+    where: Literal["none", "reward", "loss"] = "none"
+    """Subtracted from the token rewards, added to the loss, or not used (then no reference is kept)."""
+    kind: Literal["k1", "abs", "k2", "k3"] = "k3"
+    """Which estimate of the divergence."""
+    coefficient: float = Field(0.001, ge=0)
+    """Its weight."""
+    target: float | None = Field(None, gt=0)
+    """With kl.where=reward: the coefficient adapts to hold the KL near this; unset, it is fixed."""
+    horizon: int = Field(10_000, ge=1)
+    """Episodes over which the adaptive coefficient moves."""
+
+
+class AlgorithmConfig(Config):
+    """What credit is, and what the policy's loss is."""
+
+    estimator: str = "grpo"
+    """Advantage estimator, or your own as module:function."""
+    options: dict[str, Any] = {}
+    """Options of the estimator, e.g. algorithm.options.gamma=0.95."""
+    loss: str = "ppo"
+    """Policy loss, or your own as module:function."""
+    loss_options: dict[str, Any] = {}
+    """Options of the loss, e.g. algorithm.loss_options.clip_high=0.28."""
+    aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
+        "token-mean"
+    )
+    """How token losses become one number."""
+    kl: KLConfig = KLConfig()
+    reward_score_fn: str = "agentgym"
+    """`agentgym` (the world's own rewards), `exact_match`, or your own as module:function."""
+    bootstrap_cut_episodes: bool = True
+    """Whether an episode cut short is worth the critic's value at its end; off: 0."""
+    drop_zero_variance_groups: bool = True
+    """Leave out groups whose episodes all did equally well: they teach a group estimator nothing."""
+
+
+class OptimConfig(Config):
+    """One optimiser step."""
+
+    lr: float = Field(6e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    warmup_steps: int = Field(0, ge=0)
+    """Optimiser steps over which the learning rate rises from 0."""
+    final_lr_ratio: float = Field(1.0, ge=0, le=1)
+    """The learning rate falls linearly over the run to this share of its peak."""
+    weight_decay: float = Field(0.0, ge=0)
+    """AdamW's decay."""
+    grad_clip: float = Field(1.0, gt=0)
+    """Largest norm of the gradient."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a step's episodes."""
+    mini_batches: int = Field(2, ge=1)
+    """Optimiser steps in one pass."""
+    micro_batch_tokens: int = Field(8192, ge=1)
+    """Tokens, padding included, in one forward and backward pass; it bounds memory, not what is learnt."""
+
+
+class ActorConfig(OptimConfig):
+    """How the policy is updated."""
+
+    entropy_coefficient: float = Field(0.0, ge=0)
+    """Weight of the entropy bonus."""
+    proximal: Literal["rollout", "recompute"] = "rollout"
+    """Old log-probs: those of the engine that sampled, or recomputed by the trainer before the update."""
+
+
+class CriticConfig(OptimConfig):
+    """How the critic is updated (estimators that need one)."""
+
+    lr: float = Field(1e-3, gt=0)
+    """Peak learning rate of AdamW."""
+    value_clip: float = Field(0.5, gt=0)
+    """Farthest a value may move from its old one in an update before its loss is clipped."""
+
+
+class TrainerConfig(Config):
+    """The run as a whole."""
+
+    steps: int = Field(60, ge=1)
+    """Training steps: episodes, then one update."""
+    seed: int = 0
+    """Every random number of the run comes from it."""
+    runs_dir: str = "runs"
+    """Where run directories are made."""
+    name: str | None = None
+    """Name of the run directory; unset: <env>-<estimator>."""
+    name_suffix: str = ""
+    """Appended to the name."""
+    resume: str = "auto"
+    """auto: go on with an unfinished run of the same config; never; or the path of a run directory."""
+    validate_every: int = Field(10, ge=1)
+    """Steps between measurements on held-out tasks."""
+    save_every: int = Field(10, ge=1)
+    """Steps between checkpoints."""
+    keep_checkpoints: int = Field(2, ge=1)
+    """Checkpoints kept."""
+    cache_dir: str = ".cache"
+    """Built and warm-started models, by the config that made them."""
+    threads: int = Field(2, ge=1)
+    """Threads of torch in this process."""
+    executor: Literal["inline"] = "inline"
+    """Where workers run: in this process."""
+
+
+class TrackingConfig(Config):
+    """What a run writes down beside its metrics."""
+
+    train_episodes_per_step: int = Field(4, ge=0)
+    """Training episodes written at each step; validation episodes always are."""
+    tensorboard: bool = True
+    """Write TensorBoard files."""
+
+
+class RunConfig(Config):
+    """A whole run."""
+
+    env: EnvConfig = EnvConfig()
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
+    agent: AgentConfig = AgentConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    actor: ActorConfig = ActorConfig()
+    critic: CriticConfig = CriticConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def warm_starts(self) -> bool:
+        """Whether the run begins with supervised fine-tuning."""
+        return self.model.path == "tiny" if self.warm_start.enabled is None else self.warm_start.enabled

@@ -1,0 +1,187 @@
+"""Demonstrations: a world's expert plays, with a stated share of random actions, and every word is kept.
+
+On disk a conversation has AgentTraj's form, `conversations[{from, loss, value}]`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from openmanus_rl import __version__
+from openmanus_rl.data.messages import Message
+from openmanus_rl.data.parquet import read_rows, write_rows
+from openmanus_rl.envs.base import Environment, Task, stable_hash
+from openmanus_rl.envs.registry import make_environment
+from openmanus_rl.errors import UserError, did_you_mean
+
+RenderPrompt = Callable[[str, str], Sequence[Message]]
+"""(instructions, first observation) → the messages that open an episode."""
+RenderAction = Callable[[str], str]
+"""action → what the assistant writes to do it."""
+
+DEMONSTRATION_COLUMNS = ("item_id", "conversations", "return", "success")
+
+_SPEAKERS = {"system": "system", "human": "user", "gpt": "assistant"}
+_FROM = {role: speaker for speaker, role in _SPEAKERS.items()}
+
+_SCHEMA = pa.schema(
+    [
+        ("item_id", pa.string()),
+        ("conversations", pa.list_(pa.struct([("from", pa.string()), ("loss", pa.bool_()), ("value", pa.string())]))),
+        ("return", pa.float64()),
+        ("success", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One task as the demonstrator played it. The last message is the assistant's last action."""
+
+    item_id: str
+    messages: tuple[Message, ...]
+    episode_return: float
+    success: bool
+
+
+def demonstrate(
+    env_name: str,
+    tasks: Sequence[Task],
+    error_rate: float,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
+    *,
+    render_prompt: RenderPrompt,
+    render_action: RenderAction,
+    max_turns: int = 64,
+) -> list[Demonstration]:
+    """Play the tasks in this process: each action is the expert's, or with chance `error_rate` a random one.
+
+    What happens in a task depends on `seed` and the task only, not on which other tasks are played.
+    """
+    if not 0 <= error_rate <= 1:
+        raise UserError(f"the demonstrator's error rate is {error_rate}", "It is a share between 0 and 1.")
+    world = make_environment(env_name, **(options or {}))
+    try:
+        return [
+            _play(
+                world,
+                task,
+                _Demonstrator(error_rate, f"demonstration {seed} {task.item_id}"),
+                max_turns,
+                render_prompt,
+                render_action,
+            )
+            for task in tasks
+        ]
+    finally:
+        world.close()
+
+
+@dataclass(frozen=True)
+class _Demonstrator:
+    """An expert that errs. Its chance at a turn comes from a stable hash, never from what was drawn before."""
+
+    error_rate: float
+    seed: str
+
+    def act(self, world: Environment, turn: int) -> str:
+        if self._uniform(turn, "err") < self.error_rate:
+            return self._err(world, self._uniform(turn, "which"))
+        action = world.expert_action()
+        if action is None:
+            raise UserError(
+                f"{world.name} knows no expert action, so it cannot be demonstrated",
+                "Give it an expert_action(), or train without a warm start (warm_start.enabled=false).",
+            )
+        return action
+
+    def _err(self, world: Environment, uniform: float) -> str:
+        try:
+            return world.random_action(uniform)
+        except NotImplementedError as error:
+            raise UserError(
+                f"{error}, so its demonstrator cannot err",
+                "Give it a random_action(), or demonstrate without errors (warm_start.error_rate=0).",
+            ) from error
+
+    def _uniform(self, turn: int, purpose: str) -> float:
+        return (stable_hash(f"{self.seed} {turn} {purpose}") >> 11) / 2**53
+
+
+def _play(
+    world: Environment,
+    task: Task,
+    demonstrator: _Demonstrator,
+    max_turns: int,
+    render_prompt: RenderPrompt,
+    render_action: RenderAction,
+) -> Demonstration:
+    observation = world.reset(task)
+    messages = list(render_prompt(task.prompt or world.instructions(), observation.text))
+    episode_return = 0.0
+    success = False
+    for turn in range(max_turns):
+        action = demonstrator.act(world, turn)
+        messages.append({"role": "assistant", "content": render_action(action), "loss": True})
+        result = world.step(action)
+        episode_return += result.reward
+        success = result.success
+        if result.done:
+            break
+        if turn + 1 < max_turns:
+            messages.append({"role": "user", "content": result.observation.text})
+    return Demonstration(task.item_id, tuple(messages), episode_return, success)
+
+
+def texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
+    """Everything that is said in them: what a tokenizer is trained on."""
+    for demonstration in demonstrations:
+        for message in demonstration.messages:
+            yield message["content"]
+
+
+def write_demonstrations(
+    path: Path, demonstrations: Sequence[Demonstration], made_from: Mapping[str, Any] | None = None
+) -> None:
+    """Write demonstrations to a parquet file; `made_from` (world, seed, error rate, …) is kept in its metadata."""
+    rows = [
+        {
+            "item_id": demonstration.item_id,
+            "conversations": [_to_agenttraj(message) for message in demonstration.messages],
+            "return": demonstration.episode_return,
+            "success": demonstration.success,
+        }
+        for demonstration in demonstrations
+    ]
+    write_rows(path, rows, _SCHEMA, {**(made_from or {}), "version": __version__})
+
+
+def read_demonstrations(path: Path) -> list[Demonstration]:
+    """The demonstrations of a file."""
+    rows = read_rows(path, DEMONSTRATION_COLUMNS, "Make it with: openmanus-rl sft, which demonstrates first.")
+    return [
+        Demonstration(
+            item_id=row["item_id"],
+            messages=tuple(_from_agenttraj(line, path) for line in row["conversations"]),
+            episode_return=row["return"],
+            success=row["success"],
+        )
+        for row in rows
+    ]
+
+
+def _to_agenttraj(message: Message) -> dict[str, Any]:
+    return {"from": _FROM[message["role"]], "loss": message.get("loss"), "value": message["content"]}
+
+
+def _from_agenttraj(line: Mapping[str, Any], path: Path) -> Message:
+    if line["from"] not in _SPEAKERS:
+        raise UserError(f"{path} has a message from {line['from']!r}. {did_you_mean(line['from'], _SPEAKERS)}")
+    message: Message = {"role": _SPEAKERS[line["from"]], "content": line["value"]}
+    if line["loss"] is not None:
+        message["loss"] = line["loss"]
+    return message

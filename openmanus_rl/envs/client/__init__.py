@@ -1,0 +1,7 @@
+"""Clients that play worlds behind HTTP: ours (`NativeClient`) and AgentGym's (`AgentGymClient`)."""
+
+from openmanus_rl.envs.client.agentgym import AgentGymClient
+from openmanus_rl.envs.client.base import EnvFailure, EnvironmentClient, EnvTimeout, Handle, Patience
+from openmanus_rl.envs.client.native import NativeClient
+
+__all__ = ["AgentGymClient", "EnvFailure", "EnvTimeout", "EnvironmentClient", "Handle", "NativeClient", "Patience"]

@@ -1,0 +1,201 @@
+"""AgentGym's routes, so that an `agentenv` client plays our worlds unchanged: a thin layer over the same sessions.
+
+What differs between families is in `FAMILIES`. A caller's mistake is answered as AgentGym answers it: status 200 with
+an `error`, or 422 where a value has the wrong type. Only a full server says so with its proper status.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError, create_model
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from openmanus_rl.envs.base import Environment, Task
+from openmanus_rl.envs.service.problems import Problem
+from openmanus_rl.envs.service.sessions import Session, Sessions
+from openmanus_rl.envs.service.wire import json_response, read_body
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one of AgentGym's servers speaks."""
+
+    reset_key: str
+    """The number in a reset that names the task: item `<world>_<number>`."""
+    reset_answer: tuple[str, ...]
+    prefix: str = ""
+    create_answer: tuple[str, ...] = ("id",)
+    starts_on_create: bool = False
+    """Whether a session has a task, number 0, before its first reset."""
+    has_close: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options for worlds made through these routes, where the world takes them."""
+    lists: Mapping[str, Callable[[Any], list[str]]] = field(default_factory=dict)
+    """Further GET routes by name, and what each asks the world for."""
+
+
+FAMILIES: Mapping[str, Family] = {
+    "textcraft": Family(
+        reset_key="data_idx",
+        reset_answer=("id", "observation", "done", "reward"),
+        create_answer=("id", "observation", "done", "reward"),
+        starts_on_create=True,
+        has_close=True,
+    ),
+    "maze": Family(
+        reset_key="game",
+        reset_answer=("observation",),
+        prefix="/maze",
+        options={"wording": "agentgym"},
+    ),
+    "wordle": Family(
+        reset_key="seed",
+        reset_answer=("id", "observation"),
+        prefix="/wordle",
+        starts_on_create=True,
+        options={"echo": False},
+        lists={"filtered_vocab": methodcaller("filtered_vocab")},
+    ),
+}
+
+
+class IdBody(BaseModel):
+    id: int
+
+
+class StepBody(IdBody):
+    action: str
+
+
+M = TypeVar("M", bound=BaseModel)
+Handler = Callable[[Request], Awaitable[Any]]
+
+
+class AgentGymRoutes:
+    """The handlers of one family over a server's sessions."""
+
+    def __init__(self, sessions: Sessions, family: Family) -> None:
+        self._sessions = sessions
+        self._family = family
+        self._options = {} if sessions.refusal(family.options) else family.options
+        self._reset_body = create_model("ResetBody", __base__=IdBody, **{family.reset_key: (int, 0)})  # type: ignore[call-overload]
+
+    def routes(self) -> list[Route]:
+        prefix = self._family.prefix
+        posts: dict[str, Handler] = {"create": self.create, "reset": self.reset, "step": self.step}
+        if self._family.has_close:
+            posts["close"] = self.close
+        gets: dict[str, Handler] = {"observation": self.observation}
+        gets |= {name: self._list_route(question) for name, question in self._family.lists.items()}
+        return [
+            Route(f"{prefix}/{name}", _answering(handler), methods=[method])
+            for method, handlers in (("POST", posts), ("GET", gets))
+            for name, handler in handlers.items()
+        ]
+
+    async def create(self, request: Request) -> Any:
+        await _refuse_own_task(request)
+        task = self._task(0) if self._family.starts_on_create else None
+        session = await self._sessions.open(self._options, task)
+        return _pick(session, self._family.create_answer)
+
+    async def reset(self, request: Request) -> Any:
+        body = _validate(self._reset_body, await read_body(request))
+        async with self._sessions.using(body.id) as session:
+            await session.reset(self._task(getattr(body, self._family.reset_key)))
+            return _pick(session, self._family.reset_answer)
+
+    async def step(self, request: Request) -> Any:
+        body = _validate(StepBody, await read_body(request))
+        async with self._sessions.using(body.id) as session:
+            _, result = await session.step(body.action)
+        return {"observation": result.observation.text, "reward": result.reward, "done": result.done}
+
+    async def close(self, request: Request) -> Any:
+        """True if there was something to close."""
+        body = _validate(IdBody, await read_body(request))
+        try:
+            await self._sessions.close(body.id)
+        except Problem as problem:
+            if problem.status == 404:
+                return False
+            raise
+        return True
+
+    async def observation(self, request: Request) -> Any:
+        async with self._sessions.using(_query_id(request)) as session:
+            return session.progress.observation.text
+
+    def _list_route(self, question: Callable[[Environment], list[str]]) -> Handler:
+        async def answer(request: Request) -> Any:
+            async with self._sessions.using(_query_id(request)) as session:
+                return await session.ask(question)
+
+        return answer
+
+    def _task(self, number: int) -> Task:
+        name = self._sessions.world.name
+        return Task(name, f"{name}_{number}")
+
+
+def agentgym_routes(sessions: Sessions) -> list[Route]:
+    """The AgentGym routes of the world that is served; none if AgentGym has no such family."""
+    family = FAMILIES.get(sessions.world.name)
+    return AgentGymRoutes(sessions, family).routes() if family else []
+
+
+def _pick(session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
+    """What a family tells of a session at its start."""
+    if keys == ("id",):
+        return {"id": session.id}
+    start = {"id": session.id, "observation": session.progress.observation.text, "done": False, "reward": 0.0}
+    return {key: start[key] for key in keys}
+
+
+class _WrongType(Exception):
+    """A value that cannot be read as what the route wants: 422 with the flaws listed."""
+
+
+def _answering(handler: Handler) -> Handler:
+    async def answer(request: Request) -> Response:
+        try:
+            return json_response(await handler(request))
+        except _WrongType as error:
+            return json_response({"detail": error.args[0]}, 422)
+        except Problem as problem:
+            return json_response({"error": problem.detail}, 503 if problem.status == 503 else 200, problem.headers)
+
+    return answer
+
+
+async def _refuse_own_task(request: Request) -> None:
+    """AgentGym's TextCraft lets a caller bring recipes and a goal; here a task is always one of the world's own."""
+    body = await read_body(request)
+    if not body:
+        return
+    wanted = _validate(_CreateBody, body)
+    if wanted.commands is not None or wanted.goal is not None:
+        raise Problem(422, "Not served", "this server plays its own tasks: commands and goal cannot be given.")
+
+
+class _CreateBody(BaseModel):
+    commands: str | None = None
+    goal: str | None = None
+
+
+def _query_id(request: Request) -> int:
+    return _validate(IdBody, dict(request.query_params), "query").id
+
+
+def _validate(model: type[M], given: bytes | dict[str, Any], place: str = "body") -> M:
+    try:
+        if isinstance(given, bytes):
+            return model.model_validate_json(given)
+        return model.model_validate(given)
+    except ValidationError as error:
+        flaws = error.errors(include_url=False, include_context=False, include_input=False)
+        raise _WrongType([{**flaw, "loc": [place, *flaw["loc"]]} for flaw in flaws]) from error

@@ -1,0 +1,83 @@
+"""Planning: the next thing to get or craft on the way to a goal."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from openmanus_rl.envs.items import pick
+from openmanus_rl.envs.textcraft.recipes import Recipe, RecipeTable
+
+
+@dataclass(frozen=True)
+class Get:
+    """Find `count` of an item that nothing makes."""
+
+    item: str
+    count: int
+
+    @property
+    def command(self) -> str:
+        return f"get {self.count} {self.item}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One recipe for the goal and for each item on the way to it."""
+
+    goal: str
+    recipes: Mapping[str, Recipe]
+    table: RecipeTable
+
+    def next_action(self, inventory: Mapping[str, int]) -> Get | Recipe:
+        """The first action of the way from this inventory to one more of the goal."""
+        return self._towards(self.goal, inventory.get(self.goal, 0) + 1, inventory) or self.recipes[self.goal]
+
+    def turns(self) -> int:
+        """How many actions the plan takes from an empty inventory."""
+        inventory: dict[str, int] = {}
+        turns = 0
+        while not inventory.get(self.goal):
+            apply(self.next_action(inventory), inventory)
+            turns += 1
+        return turns
+
+    def _towards(self, item: str, count: int, inventory: Mapping[str, int]) -> Get | Recipe | None:
+        """What to do next to have `count` of the item, or None if they are there.
+
+        Deep ingredients come first: making them uses up shallower ones, never the other way round.
+        """
+        lacking = count - inventory.get(item, 0)
+        if lacking <= 0:
+            return None
+        recipe = self.recipes.get(item)
+        if recipe is None:
+            return Get(item, lacking)
+        crafts = -(-lacking // recipe.count)
+        for name, needed in sorted(recipe.ingredients, key=lambda part: (-self.table.depth(part[0]), part[0])):
+            action = self._towards(name, needed * crafts, inventory)
+            if action is not None:
+                return action
+        return recipe
+
+
+def make_plan(goal: str, table: RecipeTable, chance: random.Random) -> Plan:
+    """A plan along shallowest recipes; chance decides between equally shallow ones."""
+    recipes: dict[str, Recipe] = {}
+    wanted = [goal]
+    while wanted:
+        item = wanted.pop()
+        if item in recipes or item in table.found:
+            continue
+        recipes[item] = pick(table.shallowest(item), chance.random())
+        wanted += [name for name, _ in recipes[item].ingredients]
+    return Plan(goal, recipes, table)
+
+
+def apply(action: Get | Recipe, inventory: dict[str, int]) -> None:
+    """Do the action to the inventory, which must hold what it takes; items that run out leave it."""
+    inventory[action.item] = inventory.get(action.item, 0) + action.count
+    if isinstance(action, Recipe):
+        for name, count in action.ingredients:
+            inventory[name] -= count
+            if not inventory[name]:
+                del inventory[name]

@@ -1,0 +1,210 @@
+"""The game of TextCraft as a world."""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from openmanus_rl.envs.base import (
+    ActionForm,
+    ActionGrammar,
+    Environment,
+    EpisodeOver,
+    Observation,
+    Split,
+    StepResult,
+    Task,
+    split_of,
+)
+from openmanus_rl.envs.items import item_number, pick, seeded, shuffled
+from openmanus_rl.envs.textcraft.planner import Get, Plan, apply, make_plan
+from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, recipe_of, recipe_table
+from openmanus_rl.errors import UserError
+
+
+@dataclass(frozen=True)
+class CraftingTask:
+    """What item n asks for: a plan that reaches the goal, and the recipes shown, the plan's among them."""
+
+    plan: Plan
+    shown: tuple[Recipe, ...]
+
+    @property
+    def goal(self) -> str:
+        return self.plan.goal
+
+    def prompt(self) -> str:
+        commands = "\n".join(recipe.command for recipe in self.shown)
+        return f"Crafting commands:\n{commands}\n\nGoal: craft {self.goal}."
+
+
+def make_task(number: int, distractors: int) -> CraftingTask:
+    """Task `number`: the goals in order, then all of them again as new variants with other recipes and distractors."""
+    plan = plan_of(number)
+    chance = seeded(f"textcraft shown {number}")
+    shown = [*plan.recipes.values(), *needless_recipes(plan, distractors, chance)]
+    return CraftingTask(plan, tuple(shuffled(shown, chance)))
+
+
+def plan_of(number: int) -> Plan:
+    """The plan whose recipes task `number` shows."""
+    table = recipe_table()
+    return make_plan(table.goals[number % len(table.goals)], table, seeded(f"textcraft plan {number}"))
+
+
+def needless_recipes(plan: Plan, count: int, chance: random.Random) -> list[Recipe]:
+    """Recipes that make or use something of the plan, without being part of it; any others where those are too few."""
+    table = recipe_table()
+    needed = {recipe.command for recipe in plan.recipes.values()}
+    touched = {name for recipe in plan.recipes.values() for name in recipe.items}
+    related = {recipe.command: recipe for name in sorted(touched) for recipe in table.touching[name]}
+    chosen = {command: related[command] for command in shuffled(sorted(related.keys() - needed), chance)[:count]}
+    while len(chosen) < count:
+        recipe = pick(table.recipes, chance.random())
+        if recipe.command not in needed:
+            chosen[recipe.command] = recipe
+    return list(chosen.values())
+
+
+@dataclass
+class _Session:
+    item_id: str
+    inventory: dict[str, int] = field(default_factory=dict)
+    turns: int = 0
+    over: bool = False
+
+
+class TextCraft(Environment):
+    """Craft the goal. The first observation lists crafting commands, some needed and some not, and names the goal.
+
+    `get 2 oak log` finds items that no recipe makes. `craft 4 oak planks using 1 oak log` is one of the commands
+    listed, to the letter and the number; it uses up its ingredients. `inventory` tells what is there. Crafting the
+    goal pays 1 and ends the episode; nothing else pays or costs. After `max_steps` turns the episode is cut.
+
+    Options: `min_depth` and `max_depth` (how many crafts in a row a goal needs), `distractors` (how many commands are
+    listed that the goal does not need), `max_steps`.
+    """
+
+    name: ClassVar[str] = "textcraft"
+    grammar: ClassVar[ActionGrammar] = ActionGrammar(
+        (
+            ActionForm("get 1 oak log", GET),
+            ActionForm("craft 4 oak planks using 1 oak log", CRAFT),
+            ActionForm("inventory", "inventory"),
+        )
+    )
+    success_rule: ClassVar[str] = "the goal item is crafted within max_steps turns"
+    score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __init__(self, min_depth: int = 1, max_depth: int = 4, distractors: int = 8, max_steps: int = 30) -> None:
+        if not 1 <= min_depth <= max_depth:
+            raise UserError(
+                f"textcraft: min_depth is {min_depth} and max_depth is {max_depth}",
+                "A goal is at least 1 deep, and the smallest depth comes first; the deepest goals are 4 deep.",
+            )
+        if not 0 <= distractors <= 100:
+            raise UserError(f"textcraft: distractors is {distractors}", "Up to 100 needless commands can be listed.")
+        if max_steps < 1:
+            raise UserError(f"textcraft: max_steps is {max_steps}", "An episode needs at least one turn.")
+        self.min_depth = min_depth
+        self.max_depth = max_depth
+        self.distractors = distractors
+        self.max_steps = max_steps
+        self._present: _Session | None = None
+
+    def instructions(self) -> str:
+        return f"Craft the goal. Get what no command makes. Actions, for example: {self.grammar.describe()}."
+
+    @classmethod
+    def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
+        """One item for each goal of the split that lies between the depths and can be crafted in `max_steps`."""
+        world = cls(**options)
+        table = recipe_table()
+        for number, goal in enumerate(table.goals):
+            right_depth = world.min_depth <= table.depth(goal) <= world.max_depth
+            if split_of(goal) == split and right_depth and plan_of(number).turns() <= world.max_steps:
+                yield f"{cls.name}_{number}"
+
+    def reset(self, task: Task) -> Observation:
+        self._begin(task.item_id)
+        return Observation(self._task.prompt())
+
+    def step(self, action: str) -> StepResult:
+        session = self._session
+        if session.over:
+            raise EpisodeOver(f"{session.item_id} is over; call reset")
+        session.turns += 1
+        text, info = self._act(action)
+        success = self._task.goal in session.inventory
+        truncated = not success and session.turns >= self.max_steps
+        session.over = success or truncated
+        return StepResult(Observation(text), float(success), success, truncated, success, info)
+
+    def state_key(self) -> str:
+        """The goal and the inventory; turns are left out, since a state is worth comparing whenever it was reached."""
+        return f"{self._task.goal}: {self._carried() or 'nothing'}"
+
+    def expert_action(self) -> str:
+        return self._task.plan.next_action(self._session.inventory).command
+
+    def random_action(self, uniform: float) -> str:
+        """Any amount of a found item that a listed command asks for, any command that can be crafted, or a look."""
+        shown, inventory = self._task.shown, self._session.inventory
+        found = recipe_table().found
+        gets = [Get(name, count).command for recipe in shown for name, count in recipe.ingredients if name in found]
+        crafts = [recipe.command for recipe in shown if not recipe.missing(inventory)]
+        return pick(["inventory", *dict.fromkeys(gets), *crafts], uniform)
+
+    def snapshot(self) -> dict[str, Any]:
+        return asdict(self._session)
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        self._begin(snapshot["item_id"])
+        self._present = _Session(snapshot["item_id"], dict(snapshot["inventory"]), snapshot["turns"], snapshot["over"])
+
+    def render(self) -> str:
+        return f"{self._task.prompt()}\nTurn {self._session.turns} of {self.max_steps}. {self._look()}"
+
+    @property
+    def _session(self) -> _Session:
+        if self._present is None:
+            raise EpisodeOver("textcraft: no episode has begun; call reset")
+        return self._present
+
+    def _begin(self, item_id: str) -> None:
+        self._task = make_task(item_number(self.name, item_id), self.distractors)
+        self._present = _Session(item_id)
+
+    def _act(self, action: str) -> tuple[str, dict[str, Any]]:
+        """Do the action; what is answered, and the reason if it is none of this world's."""
+        match = self.grammar.parse(action)
+        if match is None:
+            return "Could not execute that", {"invalid": f"not an action such as {self.grammar.describe()}"}
+        parts = match.groupdict()
+        if "goods" in parts:
+            return self._craft(recipe_of(match)), {}
+        if "item" in parts:
+            return self._get(Get(parts["item"].lower(), int(parts["count"]))), {}
+        return self._look(), {}
+
+    def _craft(self, recipe: Recipe) -> str:
+        if recipe not in self._task.shown:
+            return f"Could not craft {recipe.item}: that command is not listed"
+        missing = recipe.missing(self._session.inventory)
+        if missing:
+            lacks = ", ".join(f"{count} {name}" for name, count in missing.items())
+            return f"Could not craft {recipe.item}: {lacks} missing"
+        apply(recipe, self._session.inventory)
+        return f"Crafted {recipe.count} minecraft:{recipe.item.replace(' ', '_')}"
+
+    def _get(self, get: Get) -> str:
+        if get.item not in recipe_table().found:
+            return f"Could not find {get.item}"
+        apply(get, self._session.inventory)
+        return f"Got {get.count} {get.item}"
+
+    def _look(self) -> str:
+        return f"Inventory: {self._carried() or 'nothing'}"
+
+    def _carried(self) -> str:
+        return " ".join(f"[{name}] ({count})" for name, count in sorted(self._session.inventory.items()))

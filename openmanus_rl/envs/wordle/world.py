@@ -1,0 +1,144 @@
+"""The game of Wordle as a world."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from openmanus_rl.envs.base import (
+    ActionForm,
+    ActionGrammar,
+    Environment,
+    EpisodeOver,
+    Observation,
+    Split,
+    StepResult,
+    Task,
+    split_of,
+)
+from openmanus_rl.envs.items import item_number, pick
+from openmanus_rl.envs.wordle.words import best_guess, colours_of, first_words, possible_words
+from openmanus_rl.errors import UserError
+
+SOLVED_REWARD = 1.0
+INVALID_REWARD = -0.05
+
+
+@dataclass
+class _Game:
+    item_id: str
+    history: list[tuple[str, str]] = field(default_factory=list)
+    used: int = 0
+    over: bool = False
+
+
+class Wordle(Environment):
+    """Find the secret five-letter word. After each guess every letter gets a colour:
+
+    `g` (green) it stands in that place, `y` (yellow) it stands elsewhere in the word, `b` (black) it does not. A letter
+    that the guess has more often than the secret is coloured only as often as the secret has it.
+
+    A guess is `c r a n e` or `crane`. What is seen is each letter with its colour, `c b r y a g n b e b`, or with
+    `echo=False` the colours alone, `b y g b b`. Finding the word pays 1. A guess that is not a word of the list, or
+    not a word at all, costs 0.05 and uses up a guess. After `max_guesses` the game is lost.
+
+    Options: `words` (play with the first N words of the list only, as secrets and as guesses; None: all),
+    `max_guesses`, `echo`. The secret is never shown, not even at the end.
+    """
+
+    name: ClassVar[str] = "wordle"
+    grammar: ClassVar[ActionGrammar] = ActionGrammar((ActionForm("c r a n e", r"[a-z](?: [a-z]){4}|[a-z]{5}"),))
+    success_rule: ClassVar[str] = "the secret word is guessed within max_guesses guesses"
+    score_range: ClassVar[tuple[float, float]] = (-0.3, 1.0)
+
+    def __init__(self, words: int | None = None, max_guesses: int = 6, echo: bool = True) -> None:
+        if max_guesses < 1:
+            raise UserError(f"wordle: max_guesses is {max_guesses}", "A game needs at least one guess.")
+        self.words = first_words(words)
+        self.max_guesses = max_guesses
+        self.echo = echo
+        self._present: _Game | None = None
+
+    def instructions(self) -> str:
+        return (
+            f"Find the secret word in {self.max_guesses} guesses. Colours: g right place, y other place, b not in it. "
+            f"Action, five letters: {self.grammar.describe()}"
+        )
+
+    @classmethod
+    def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
+        """One item for each word of the split; its number is the word's place in the list."""
+        for number, word in enumerate(cls(**options).words):
+            if split_of(word) == split:
+                yield f"{cls.name}_{number}"
+
+    def reset(self, task: Task) -> Observation:
+        self._secret_of(task.item_id)
+        self._present = _Game(task.item_id)
+        return Observation("guess")
+
+    def step(self, action: str) -> StepResult:
+        game = self._game
+        if game.over:
+            raise EpisodeOver(f"{game.item_id} is over; call reset")
+        game.used += 1
+        guess = "".join(action.split()).lower() if self.grammar.parse(action) else None
+        if guess not in self.words:
+            game.over = game.used >= self.max_guesses
+            why = "not a word of the list" if guess else "not five letters"
+            return StepResult(
+                Observation("invalid word"), INVALID_REWARD, game.over, False, success=False, info={"invalid": why}
+            )
+        secret = self._secret_of(game.item_id)
+        colours = colours_of(guess, secret)
+        game.history.append((guess, colours))
+        solved = guess == secret
+        game.over = solved or game.used >= self.max_guesses
+        return StepResult(self._seen(guess, colours), SOLVED_REWARD if solved else 0.0, game.over, False, solved)
+
+    def filtered_vocab(self) -> list[str]:
+        """The words that can still be the secret, by what has been seen; all of them before the first game."""
+        history = self._present.history if self._present else []
+        return list(possible_words(self.words, tuple(history)))
+
+    def state_key(self) -> str:
+        """What is known (in whatever order it was learned) and how many guesses are left; not the secret."""
+        known = sorted({f"{guess}={colours}" for guess, colours in self._game.history})
+        return f"{self.max_guesses - self._game.used} {' '.join(known)}"
+
+    def expert_action(self) -> str:
+        return " ".join(best_guess(tuple(self.filtered_vocab()), self.words))
+
+    def random_action(self, uniform: float) -> str:
+        """Any word of the list."""
+        return " ".join(pick(self.words, uniform))
+
+    def snapshot(self) -> dict[str, Any]:
+        return asdict(self._game)
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        history = [(guess, colours) for guess, colours in snapshot["history"]]
+        self._present = _Game(snapshot["item_id"], history, snapshot["used"], snapshot["over"])
+
+    def render(self) -> str:
+        """The board: a line per guess and one per its colours."""
+        lines = [row for guess, colours in self._game.history for row in (" ".join(guess.upper()), " ".join(colours))]
+        return "\n".join([*lines, f"{self.max_guesses - self._game.used} guesses left"])
+
+    @property
+    def _game(self) -> _Game:
+        if self._present is None:
+            raise EpisodeOver("wordle: no game has begun; call reset")
+        return self._present
+
+    def _secret_of(self, item_id: str) -> str:
+        number = item_number(self.name, item_id)
+        if number >= len(self.words):
+            raise UserError(
+                f"{item_id} is not a word of this game",
+                f"It has {len(self.words)} words: wordle_0 to wordle_{len(self.words) - 1}.",
+            )
+        return self.words[number]
+
+    def _seen(self, guess: str, colours: str) -> Observation:
+        marks = [f"{letter} {colour}" for letter, colour in zip(guess, colours, strict=True)] if self.echo else colours
+        return Observation(" ".join(marks))

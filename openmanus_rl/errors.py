@@ -1,0 +1,22 @@
+"""The one exception that is shown to a user without a stack trace."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake the user can mend: `what` went wrong and where; `hint` says what to do about it."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what}\n    {hint}" if hint else what)
+        self.what = what
+        self.hint = hint
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """`Did you mean X?` for the closest known name, else the list of what is known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"Known: {', '.join(names)}."

@@ -1,0 +1,59 @@
+"""On disk, all or nothing: write aside, flush, rename. A kill at any moment leaves what was there before."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def written_aside(target: Path) -> Iterator[Path]:
+    """A path beside `target` to make a file or a directory at; it takes the target's place when the block succeeds.
+
+    If the block raises, nothing has changed. A directory that stands at `target` is replaced as a whole.
+    """
+    target = Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.writing")
+    try:
+        yield aside
+        _flush(aside)
+        if target.is_dir():
+            _replace_directory(aside, target)
+        else:
+            os.replace(aside, target)
+        _flush_entry(target.parent)
+    finally:
+        _remove(aside)
+
+
+def _replace_directory(aside: Path, target: Path) -> None:
+    """A directory cannot be renamed onto a full one, so the old one steps aside first."""
+    old = aside.with_suffix(".old")
+    os.replace(target, old)
+    os.replace(aside, target)
+    shutil.rmtree(old)
+
+
+def _flush(path: Path) -> None:
+    if path.is_dir():
+        for entry in path.iterdir():
+            _flush(entry)
+    _flush_entry(path)
+
+
+def _flush_entry(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

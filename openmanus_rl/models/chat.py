@@ -1,0 +1,239 @@
+"""Conversations as token ids that only grow.
+
+A chat template is text in, text out, and would be applied to the whole conversation at every turn. Here it is asked
+once what it puts around a message; from then on each turn appends tokens, and no token changes that stands already.
+World text is data: what looks like a special token in it is encoded as plain text, so a world cannot end a turn.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+from jinja2.exceptions import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from openmanus_rl.data.messages import Message
+from openmanus_rl.errors import UserError
+
+_MARK = re.compile("\ue000(\\d+)\ue001")
+
+
+def _mark(index: int) -> str:
+    """Stands for the content of message `index` while the template is rendered (private-use characters)."""
+    return f"\ue000{index}\ue001"
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A piece of a rendered conversation: the template's own text, in which special tokens count, or content."""
+
+    text: str
+    is_template: bool
+
+
+@dataclass(frozen=True)
+class _AfterAnswer:
+    """What a template writes between an assistant's content and its next one."""
+
+    closing: str
+    """Up to and with the token that ends the assistant's turn."""
+    before: str
+    """From there to the new message's content."""
+    after: str
+    """From there to where the assistant's next content starts."""
+
+
+class ChatRenderer:
+    """Renders conversations for one tokenizer and its chat template.
+
+    The template must be prefix-preserving: what it wrote for a conversation stays as it is when messages are added.
+    One that is not is refused. Content is taken as it is, also where a template would trim it.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.chat_template:
+            raise UserError(
+                f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
+                "Use an instruction-tuned model, or add a chat_template.jinja to its directory.",
+            )
+        self._tokenizer = tokenizer
+        specials = [(id_, token) for id_, token in tokenizer.added_tokens_decoder.items() if token.special]
+        specials.sort(key=lambda entry: -len(entry[1].content))
+        self._special_ids = [id_ for id_, _ in specials]
+        blanks = {True: r"\s*", False: ""}
+        self._special = re.compile(
+            "|".join(f"{blanks[t.lstrip]}({re.escape(t.content)}){blanks[t.rstrip]}" for _, t in specials) or "(?!)"
+        )
+        self.pad_token_id: int = cast(int, tokenizer.pad_token_id)
+        self._after_answer: dict[str, _AfterAnswer] = {}
+        self.end_of_turn_id: int = self._template_ids(self._after("user").closing)[-1]
+        self.stop_token_ids: frozenset[int] = frozenset({self.end_of_turn_id, cast(int, tokenizer.eos_token_id)})
+
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+        """A conversation up to where the assistant's next content starts."""
+        pieces = []
+        seen = []
+        for position, part in enumerate(_MARK.split(self._render(messages, add_generation_prompt=True))):
+            if position % 2 == 0:
+                pieces.append(_Text(part, is_template=True))
+            else:
+                seen.append(int(part))
+                pieces.append(_Text(messages[int(part)]["content"], is_template=False))
+        if sorted(seen) != list(range(len(messages))):
+            roles = ", ".join(message["role"] for message in messages)
+            raise UserError(f"the chat template leaves out or repeats a message of a conversation of {roles}")
+        return self._encode(pieces)
+
+    def append_ids(self, sampled_ended_with_eos: bool, content: str, role: str = "user") -> list[int]:
+        """The tokens between an assistant's sampled tokens and its next ones: end of turn, a new message, a new start.
+
+        `sampled_ended_with_eos` says whether the last sampled token is a stop token; it is not repeated then.
+        """
+        around = self._after(role)
+        ids = [] if sampled_ended_with_eos else self._template_ids(around.closing)
+        pieces = [
+            _Text(around.before, is_template=True),
+            _Text(content, is_template=False),
+            _Text(around.after, is_template=True),
+        ]
+        return ids + self._encode(pieces)
+
+    def answer_ids(self, content: str) -> list[int]:
+        """An assistant's message as if it had been sampled: its content and the end of the turn."""
+        return [*self.encode_content(content), self.end_of_turn_id]
+
+    def conversation_ids(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+        """A whole conversation with its loss mask: 1 on the assistant's content and end tokens, unless `loss=False`.
+
+        The ids are those that the same conversation has when it is played. What follows the last answer is left out.
+        """
+        answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        if not answers:
+            raise UserError("a conversation without an assistant's message has nothing to learn from")
+        ids = self.prompt_ids(messages[: answers[0]])
+        mask = [0] * len(ids)
+
+        def add(new: list[int], loss: bool) -> None:
+            ids.extend(new)
+            mask.extend([int(loss)] * len(new))
+
+        def add_answer(message: Message) -> None:
+            add(self.answer_ids(message["content"]), message.get("loss", True))
+
+        add_answer(messages[answers[0]])
+        for earlier, later in pairwise(answers):
+            between = messages[earlier + 1 : later]
+            if len(between) != 1:
+                raise UserError(
+                    f"messages {earlier} and {later} are the assistant's, with {len(between)} messages between them",
+                    "Exactly one message must stand between two answers.",
+                )
+            add(self.append_ids(True, between[0]["content"], between[0]["role"]), loss=False)
+            add_answer(messages[later])
+        return ids, mask
+
+    def encode_content(self, text: str) -> list[int]:
+        """Text as plain tokens, whatever special tokens it seems to contain."""
+        if not text:
+            return []
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of sampled tokens, without the stop token at their end."""
+        ids = list(token_ids)
+        if ids and ids[-1] in self.stop_token_ids:
+            ids.pop()
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _encode(self, pieces: Sequence[_Text]) -> list[int]:
+        """Special tokens of the template become their ids; the text between two of them is encoded in one run."""
+        ids: list[int] = []
+        run = ""
+        for piece in pieces:
+            position = 0
+            for match in self._special.finditer(piece.text) if piece.is_template else ():
+                run += piece.text[position : match.start()]
+                ids += self.encode_content(run)
+                ids.append(self._special_ids[cast(int, match.lastindex) - 1])
+                run = ""
+                position = match.end()
+            run += piece.text[position:]
+        return ids + self.encode_content(run)
+
+    def _template_ids(self, text: str) -> list[int]:
+        return self._encode([_Text(text, is_template=True)])
+
+    def _render(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        """The template's text with a mark in the place of each content."""
+        marked = [{"role": message["role"], "content": _mark(index)} for index, message in enumerate(messages)]
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=add_generation_prompt)
+            )
+        except (TemplateError, ValueError, IndexError) as error:
+            roles = ", ".join(message["role"] for message in messages) or "no messages"
+            raise UserError(
+                f"the chat template refuses a conversation of {roles}: {error}", "Use roles that the model knows."
+            ) from error
+
+    def _after(self, role: str) -> _AfterAnswer:
+        """What stands around a new message of `role`: found once, on a dummy conversation."""
+        if role not in self._after_answer:
+            self._after_answer[role] = self._probe(role)
+        return self._after_answer[role]
+
+    def _probe(self, role: str) -> _AfterAnswer:
+        opening = self._longest_opening()
+        first = self._growth(opening, role)
+        second = self._growth([*opening, _dummy("assistant"), _dummy(role)], role)
+        if _MARK.sub("…", first) != _MARK.sub("…", second):
+            raise _not_preserving(f"around the second {role} message it writes", first, second)
+        closed = self._render([*opening, _dummy("assistant")], add_generation_prompt=False)
+        closing = closed.partition(_mark(len(opening)))[2]
+        end = self._special.search(first[: _shared_length(closing, first)])
+        if end is None:
+            raise UserError(
+                "the chat template puts no special token after an assistant's message",
+                "Without one a model cannot end its turn; use a template that has an end-of-turn token.",
+            )
+        before, _, after = _MARK.sub("\ue000", first[end.end() :]).partition("\ue000")
+        return _AfterAnswer(first[: end.end()], before, after)
+
+    def _longest_opening(self) -> list[Message]:
+        """The start of the dummy conversation: with a system message, if the template takes one."""
+        with_system = [_dummy("system"), _dummy("user")]
+        try:
+            self._render(with_system, add_generation_prompt=True)
+        except UserError:
+            return with_system[1:]
+        return with_system
+
+    def _growth(self, opening: list[Message], role: str) -> str:
+        """What the template adds after an answer to `opening` when a message of `role` follows."""
+        until_answer = self._render(opening, add_generation_prompt=True) + _mark(len(opening))
+        whole = self._render([*opening, _dummy("assistant"), _dummy(role)], add_generation_prompt=True)
+        if not whole.startswith(until_answer):
+            raise _not_preserving("it rewrites earlier text when a message is added:", until_answer, whole)
+        return whole[len(until_answer) :]
+
+
+def _dummy(role: str) -> Message:
+    return {"role": role, "content": ""}
+
+
+def _shared_length(one: str, other: str) -> int:
+    """How many characters two texts have in common from their start."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _not_preserving(what: str, earlier: str, later: str) -> UserError:
+    """Name the first part in which two renderings differ, with a little of what stands before it."""
+    same = _shared_length(earlier, later)
+    shown = [repr(_MARK.sub("…", text[max(0, same - 20) : same + 40])) for text in (earlier, later)]
+    return UserError(
+        f"the chat template is not prefix-preserving: {what} {shown[0]} first and {shown[1]} later",
+        "Tokens that were sampled must not change. Use a chat template that only appends.",
+    )

@@ -1,0 +1,86 @@
+"""Causal language models and tokenizers from a local directory or a hub id, with errors that say what is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.files import written_aside
+from openmanus_rl.models.forward import check_head
+
+_WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
+
+
+def load_causal_lm(
+    path_or_hub_id: str | Path, dtype: str | torch.dtype = "float32", attn: str = "sdpa"
+) -> PreTrainedModel:
+    """A causal language model. Weights that are missing are an error: they would be random numbers otherwise."""
+    _check_directory(path_or_hub_id, needs_weights=True)
+    model, info = _from_hub(
+        AutoModelForCausalLM, path_or_hub_id, dtype=dtype, attn_implementation=attn, output_loading_info=True
+    )
+    if info["missing_keys"]:
+        raise UserError(
+            f"the weights at {path_or_hub_id} have no {', '.join(sorted(info['missing_keys'])[:3])}",
+            "They are not those of a causal language model of this config.",
+        )
+    check_head(model)
+    return model
+
+
+def load_tokenizer(path_or_hub_id: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer; one without a padding token pads with its end token, since padding is masked anyway."""
+    _check_directory(path_or_hub_id, needs_weights=False)
+    tokenizer = _from_hub(AutoTokenizer, path_or_hub_id)
+    if tokenizer.eos_token_id is None:
+        raise UserError(
+            f"the tokenizer at {path_or_hub_id} has no end token", "Set eos_token in its tokenizer_config.json."
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
+    """Write a Hugging Face directory that loads again, all or nothing."""
+    with written_aside(Path(directory)) as aside:
+        model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+
+
+def _from_hub(auto_class: Any, path_or_hub_id: str | Path, **options: Any) -> Any:
+    try:
+        return auto_class.from_pretrained(str(path_or_hub_id), **options)
+    except (OSError, ValueError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        if Path(path_or_hub_id).is_dir():
+            raise UserError(f"{path_or_hub_id} does not load: {first_line}") from error
+        raise UserError(
+            f"{path_or_hub_id} is no local directory, and the Hugging Face hub did not give it: {first_line}",
+            "Check the name and the network, or pass a local directory: config.json, weights, tokenizer.",
+        ) from error
+
+
+def _check_directory(path_or_hub_id: str | Path, needs_weights: bool) -> None:
+    """Notice what a directory lacks before the hub is asked for something that is plainly a path."""
+    path = Path(path_or_hub_id)
+    if not path.is_dir():
+        if _is_hub_id(path_or_hub_id):
+            return
+        raise UserError(
+            f"there is no model directory {path_or_hub_id}",
+            "Give an existing directory, or a hub id such as owner/name.",
+        )
+    if not (path / "config.json").is_file():
+        raise UserError(
+            f"{path} has no config.json", "A model directory holds config.json, weights and tokenizer.json."
+        )
+    if needs_weights and not any(next(path.glob(pattern), None) for pattern in _WEIGHT_FILES):
+        raise UserError(f"{path} has no weights", "They are expected as model.safetensors, whole or in shards.")
+
+
+def _is_hub_id(path_or_hub_id: str | Path) -> bool:
+    text = str(path_or_hub_id)
+    return isinstance(path_or_hub_id, str) and text.count("/") <= 1 and not text.startswith((".", "/", "~"))

@@ -1,0 +1,59 @@
+"""The critic's model: a decoder with one number at each token."""
+
+import copy
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.files import written_aside
+
+HEAD_FILE = "value_head.safetensors"
+
+
+class ValueModel(nn.Module):
+    """A trunk and a linear head that starts at zero: before it has learnt, every state is worth nothing."""
+
+    def __init__(self, trunk: PreTrainedModel) -> None:
+        super().__init__()
+        self.trunk = trunk
+        width = trunk.config.get_text_config().hidden_size
+        self.head = nn.Linear(width, 1, device=trunk.device, dtype=torch.float32)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    @classmethod
+    def from_causal_lm(cls, model: PreTrainedModel) -> "ValueModel":
+        """A critic on a copy of the policy's decoder; the policy itself is not touched by its training."""
+        return cls(copy.deepcopy(model.get_decoder()))
+
+    @classmethod
+    def load(cls, directory: Path, dtype: str | torch.dtype = "float32", attn: str = "sdpa") -> "ValueModel":
+        """A saved critic, or a new one on the decoder of a causal model's directory."""
+        directory = Path(directory)
+        if not (directory / "config.json").is_file():
+            raise UserError(
+                f"there is no model at {directory}", "A critic starts from a model directory with config.json."
+            )
+        model = cls(AutoModel.from_pretrained(directory, dtype=dtype, attn_implementation=attn))
+        if (directory / HEAD_FILE).is_file():
+            model.head.load_state_dict(load_file(directory / HEAD_FILE))
+        return model
+
+    def save(self, directory: Path) -> None:
+        """Write the trunk as a Hugging Face directory with the head beside it, all or nothing."""
+        with written_aside(Path(directory)) as aside:
+            self.trunk.save_pretrained(aside)
+            head = {name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}
+            save_file(head, aside / HEAD_FILE)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> Tensor:
+        """The value at each token, [rows, tokens] in float32."""
+        hidden_RTD = self.trunk(
+            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
+        ).last_hidden_state
+        values_RT: Tensor = self.head(hidden_RTD.float()).squeeze(-1)
+        return values_RT

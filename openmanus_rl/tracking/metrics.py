@@ -1,0 +1,76 @@
+"""Metrics: one line of JSON a step, exactly once, whatever was killed and resumed in between; and TensorBoard."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from openmanus_rl.tracking.files import write_text
+
+
+class MetricsLog:
+    """Appends `{"step": …, "time": …, …}` lines. A value that is not finite becomes null: JSON has no NaN."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _drop_cut_off_line(path)
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write one step's line; a kill right afterwards does not lose it."""
+        line = {"step": step, "time": time.time(), **{name: _finite(value) for name, value in metrics.items()}}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def truncate_after(self, step: int) -> None:
+        """Drop the lines of later steps, which a resumed run writes again."""
+        kept = [line for line in read_metrics(self.path) if line["step"] <= step]
+        self._file.close()
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = self.path.open("a", encoding="utf-8")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoardLog:
+    """The same metrics for TensorBoard. `first_step` hides what a killed run wrote from that step on."""
+
+    def __init__(self, directory: Path, first_step: int) -> None:
+        # Imported here: it takes a second, and a run may go without.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(directory), purge_step=first_step)
+
+    def append(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a metrics file; a last line that was cut off is left out. No file: no lines."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def _drop_cut_off_line(path: Path) -> None:
+    """What is appended must not continue the line that a kill cut off."""
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+
+
+def _finite(value: float) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,42 @@
+"""Success comes with an interval and the number of episodes."""
+
+import math
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A success rate, where it probably lies, and how many episodes say so."""
+
+    rate: float
+    low: float
+    high: float
+    n: int
+
+    def is_above(self, other: "Interval") -> bool:
+        """Whether the two intervals are apart, this one the higher: a difference that is more than noise."""
+        return self.low > other.high
+
+    def to_dict(self) -> dict[str, float | int]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{100 * self.rate:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n}"
+
+
+def wilson(successes: int, n: int, z: float = 1.96) -> Interval:
+    """Wilson's score interval (1927), 95 % by default; with no episodes it is the whole range.
+
+    Unlike the normal approximation it never leaves [0, 1] and does not shrink to a point at 0 or `n` successes.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes in {n} episodes")
+    if n == 0:
+        return Interval(rate=0.0, low=0.0, high=1.0, n=0)
+    rate = successes / n
+    shrink = 1 + z * z / n
+    centre = (rate + z * z / (2 * n)) / shrink
+    half = z / shrink * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else centre - half
+    high = 1.0 if successes == n else centre + half
+    return Interval(rate=rate, low=low, high=high, n=n)

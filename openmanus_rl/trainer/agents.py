@@ -1,0 +1,43 @@
+"""Engines and agents as a config describes them; the trainer and `openmanus-rl eval` make them here alike."""
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
+from openmanus_rl.agent.play import Player
+from openmanus_rl.agent.rows import TokenRewards
+from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.envs.client.base import Patience
+from openmanus_rl.envs.client.native import NativeClient
+from openmanus_rl.inference.base import InferenceEngine
+from openmanus_rl.inference.embedded import EmbeddedEngine
+from openmanus_rl.models.chat import ChatRenderer
+
+
+def make_engine(config: RunConfig, model: PreTrainedModel) -> EmbeddedEngine:
+    """An engine on the weights of `model`, with room for every episode that may be under way."""
+    return EmbeddedEngine(model, max_sessions=config.rollout.concurrency, max_context=config.model.max_context)
+
+
+def make_agent(
+    config: RunConfig,
+    engine: InferenceEngine,
+    tokenizer: PreTrainedTokenizerBase,
+    env_urls: list[str],
+    rewards: TokenRewards,
+) -> OpenManusAgent:
+    """An agent for the config's world on the servers at `env_urls`."""
+    seconds = config.env.request_timeout
+    patience = Patience(start_seconds=seconds, step_seconds=seconds)
+    player = Player(
+        env_name=config.env.name,
+        config=config.agent,
+        template=TEMPLATES.lookup(config.agent.template),
+        renderer=ChatRenderer(tokenizer),
+        engine=engine,
+        client=NativeClient(env_urls, patience=patience),
+        max_context=config.model.max_context,
+    )
+    rollout = config.rollout
+    limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries)
+    return OpenManusAgent(player, limits, rewards)

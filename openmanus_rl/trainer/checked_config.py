@@ -1,0 +1,37 @@
+"""A config that a run may start with: typed, every algorithm option known, every given key with an effect."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.algorithms.registry import estimator_options, find_estimator, loss_options
+from openmanus_rl.config.effect import check_effect
+from openmanus_rl.config.load import given_keys, load_config, override_keys
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.data.tasks import effective_options
+from openmanus_rl.errors import UserError
+from openmanus_rl.rewards.registry import find_score_function
+
+
+def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
+    """The preset must make sense by itself; each override must have an effect in the mode they choose together."""
+    if preset is not None:
+        alone = load_config(preset)
+        check_effect(alone, given_keys(alone), find_estimator(alone.algorithm.estimator).requires)
+    config = load_config(preset, overrides)
+    requires = find_estimator(config.algorithm.estimator).requires
+    check_effect(config, override_keys(overrides), requires)
+    estimator_options(config.algorithm.estimator, config.algorithm.options)
+    loss_options(config.algorithm.loss, config.algorithm.loss_options)
+    find_score_function(config.algorithm.reward_score_fn)
+    TEMPLATES.lookup(config.agent.template)
+    effective_options(config.env.name, config.env.options)
+    if "group" in requires and config.rollout.group_size < 2:
+        raise UserError(
+            f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "
+            "group and needs at least 2.",
+            "Raise it, or choose an estimator that needs no group (gae, turn_gae).",
+        )
+    if config.rollout.temperature == 0:
+        raise UserError("rollout.temperature=0 explores nothing, so nothing can be learnt.", "Set it to 1.0.")
+    return config

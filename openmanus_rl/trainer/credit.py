@@ -1,0 +1,96 @@
+"""From played rows to what an update needs: rewards, old and reference log-probs, values, advantages.
+
+Every step asks the estimator's entry what it requires; none is known here by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.rows import TokenRewards
+from openmanus_rl.algorithms.core_algos import apply_kl_penalty, compute_advantage, credit_batch
+from openmanus_rl.algorithms.groups import groups_of_one, zero_variance_groups
+from openmanus_rl.algorithms.kl_control import AdaptiveKL, FixedKL, KLController
+from openmanus_rl.algorithms.registry import estimator_options, find_estimator
+from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, KLConfig
+from openmanus_rl.distributed.worker_group import WorkerGroup
+from openmanus_rl.protocol import DataProto
+from openmanus_rl.rewards import allocate_rewards, score_episode
+from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
+from openmanus_rl.workers.critic import CriticWorker
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The worker groups of a run; critic and reference exist only where they are needed."""
+
+    actor: WorkerGroup[ActorWorker]
+    critic: WorkerGroup[CriticWorker] | None
+    reference: WorkerGroup[ReferenceWorker] | None
+
+
+def reward_manager(reward_score_fn: str) -> TokenRewards:
+    """Scores an episode with the chosen function, notes the scores on it, and says which tokens they fall on."""
+
+    def token_rewards(episode: Episode) -> list[list[tuple[int, float]]]:
+        score, others = score_episode(reward_score_fn, episode)
+        episode.scores = {"score": score, **others}
+        return allocate_rewards(episode, reward_score_fn, score)
+
+    return token_rewards
+
+
+def kl_controller(kl: KLConfig) -> KLController:
+    """The weight of the KL penalty in the reward, fixed or adaptive."""
+    return FixedKL(kl.coefficient) if kl.target is None else AdaptiveKL(kl.coefficient, kl.target, kl.horizon)
+
+
+def assign_credit(
+    batch: DataProto, roles: Roles, algorithm: AlgorithmConfig, actor: ActorConfig, kl_control: KLController
+) -> tuple[DataProto, dict[str, float]]:
+    """The batch with `old_log_probs`, `advantages` and, with a critic, `values` and `returns`; and metrics."""
+    columns = batch.batch
+    metrics: dict[str, float] = {}
+    if actor.proximal == "recompute":
+        trainer = roles.actor.compute_log_prob(batch).batch
+        columns["old_log_probs"] = trainer["log_probs"]
+        metrics |= _log_prob_gap(columns["rollout_log_probs"], trainer["log_probs"], columns["response_mask"])
+    else:
+        columns["old_log_probs"] = columns["rollout_log_probs"].clone()
+    if roles.reference is not None:
+        columns["ref_log_prob"] = roles.reference.compute_log_prob(batch).batch["log_probs"]
+    if algorithm.kl.where == "reward":
+        batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
+        metrics |= kl_metrics
+    else:
+        columns["token_level_rewards"] = columns["token_level_scores"].clone()
+    if not algorithm.bootstrap_cut_episodes or roles.critic is None:
+        columns["bootstrap"] = torch.zeros_like(columns["bootstrap"])
+    batch, group_metrics = _drop_groups(batch, algorithm)
+    metrics |= group_metrics
+    if len(batch) and roles.critic is not None:
+        batch = batch.union(roles.critic.compute_values(batch))
+    if len(batch):
+        options = estimator_options(algorithm.estimator, algorithm.options)
+        batch = compute_advantage(batch, algorithm.estimator, options)
+    return batch, metrics
+
+
+def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProto, dict[str, float]]:
+    """Leave out groups that an estimator which compares siblings cannot learn from."""
+    if "group" not in find_estimator(algorithm.estimator).requires:
+        return batch, {}
+    credit = credit_batch(batch)
+    groups = len(torch.unique(credit.group_index_R))
+    equal, lone = zero_variance_groups(credit), groups_of_one(credit)
+    dropped = torch.cat([equal, lone]) if algorithm.drop_zero_variance_groups else lone
+    kept = batch[~torch.isin(credit.group_index_R, dropped)]
+    return kept, {"groups/zero_variance": len(equal) / groups, "groups/lone": len(lone) / groups}
+
+
+def _log_prob_gap(engine: torch.Tensor, trainer: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
+    """How far the engine's log-probs are from the trainer's on the same tokens and weights."""
+    gap = (engine - trainer)[mask].abs()
+    return {"rollout/log_prob_gap_mean": float(gap.mean()), "rollout/log_prob_gap_max": float(gap.max())}

@@ -1,0 +1,59 @@
+"""How good a policy is on given tasks. The trainer's validation and `openmanus-rl eval` are this one function."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.openmanus import OpenManusAgent, episode_seed
+from openmanus_rl.agent.play import EpisodeRequest
+from openmanus_rl.envs.base import Task
+from openmanus_rl.errors import UserError
+from openmanus_rl.tracking.stats import Interval, wilson
+from openmanus_rl.trainer.metrics import episode_metrics
+
+VALIDATION_STEP = -1
+"""Takes the place of the training step in the seeds of validation episodes: the same at every measurement."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One episode for each task. Failed episodes are not counted, but said."""
+
+    success: Interval
+    episodes: list[Episode]
+
+    def metrics(self) -> dict[str, float]:
+        """For the metrics file, under `val/`."""
+        return {
+            **episode_metrics(self.episodes, "val"),
+            "val/success_low": self.success.low,
+            "val/success_high": self.success.high,
+        }
+
+
+def evaluate(
+    agent: OpenManusAgent,
+    tasks: Sequence[Task],
+    seed: int,
+    temperature: float,
+    on_end: Callable[[Episode], None] | None = None,
+) -> Evaluation:
+    """Play each task once. The same weights, tasks and seed give the same number, wherever it is called."""
+    requests = [
+        EpisodeRequest(
+            task,
+            group=index,
+            sample=0,
+            seed=episode_seed(seed, VALIDATION_STEP, task.item_id, 0),
+            temperature=temperature,
+        )
+        for index, task in enumerate(tasks)
+    ]
+    episodes = agent.play(requests, on_end)
+    samples = [episode for episode in episodes if episode.stop_reason.is_sample]
+    if not samples:
+        reasons = Counter(f"{episode.stop_reason}: {episode.failure}" for episode in episodes)
+        raise UserError(f"all {len(episodes)} episodes failed, most by {reasons.most_common(1)[0][0]}")
+    return Evaluation(wilson(sum(episode.success for episode in samples), len(samples)), episodes)
+

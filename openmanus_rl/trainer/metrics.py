@@ -1,0 +1,37 @@
+"""What played episodes say about the policy, under the names users know."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.protocol import DataProto
+
+
+def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float]:
+    """Means over the episodes that are samples; failures are counted by cause, never averaged in."""
+    samples = [episode for episode in episodes if episode.stop_reason.is_sample]
+    turns = [turn for episode in samples for turn in episode.turns]
+    reasons = Counter(episode.stop_reason for episode in episodes)
+    scores = {name for episode in samples for name in episode.scores}
+    return {
+        f"{prefix}/success": mean([episode.success for episode in samples]),
+        f"{prefix}/return": mean([episode.episode_return for episode in samples]),
+        f"{prefix}/episodes": len(samples),
+        f"{prefix}/num_turns/mean": mean([len(episode.turns) for episode in samples]),
+        f"{prefix}/response_length/mean": mean([episode.sampled_tokens for episode in samples]),
+        f"{prefix}/invalid_actions": mean([turn.invalid_reason is not None for turn in turns]),
+        **{f"{prefix}/stop/{reason}": count / len(episodes) for reason, count in reasons.items()},
+        **{
+            f"{prefix}/score/{name}": mean([episode.scores[name] for episode in samples if name in episode.scores])
+            for name in sorted(scores)
+        },
+    }
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def over_ranks(answer: DataProto) -> dict[str, float]:
+    """The metrics of a worker group's update: `DataProto.concat` has made a list of each, one number a rank."""
+    return {name: mean(values) for name, values in answer.meta_info["metrics"].items()}

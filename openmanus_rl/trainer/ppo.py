@@ -1,0 +1,248 @@
+"""`RayPPOTrainer`: play episodes, give credit, update, validate, checkpoint, and again.
+
+It composes the rooms and knows no algorithm by name: what an estimator requires is asked of the registry.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.openmanus import OpenManusAgent, generation_batch
+from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
+from openmanus_rl.algorithms.registry import find_estimator
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.distributed.worker_group import WorkerGroup
+from openmanus_rl.envs.base import stable_hash
+from openmanus_rl.inference.embedded import EmbeddedEngine
+from openmanus_rl.protocol import DataProto
+from openmanus_rl.tracking.checkpoints import CheckpointStore
+from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
+from openmanus_rl.tracking.episodes import EpisodeLog
+from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
+from openmanus_rl.tracking.run_directory import RunDirectory
+from openmanus_rl.tracking.stats import Interval
+from openmanus_rl.trainer.agents import make_agent, make_engine
+from openmanus_rl.trainer.credit import Roles, assign_credit, kl_controller, reward_manager
+from openmanus_rl.trainer.evaluate import Evaluation, evaluate
+from openmanus_rl.trainer.inputs import Inputs
+from openmanus_rl.trainer.metrics import episode_metrics, over_ranks
+from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
+from openmanus_rl.workers.critic import CriticWorker
+
+
+class RayPPOTrainer:
+    """One run in one run directory, against environment servers that are up."""
+
+    roles: Roles
+    engine: EmbeddedEngine
+    agent: OpenManusAgent
+
+    def __init__(
+        self, config: RunConfig, run: RunDirectory, inputs: Inputs, env_urls: list[str], console: RunConsole
+    ) -> None:
+        self.config = config
+        self.run = run
+        self.inputs = inputs
+        self.env_urls = env_urls
+        self.console = console
+        self.requires = find_estimator(config.algorithm.estimator).requires
+        self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
+        self.kl_control = kl_controller(config.algorithm.kl)
+        self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
+        self.episode_log = EpisodeLog(run.episodes)
+        self.progress = Progress()
+        self.stop_requested = False
+        self._session_began = time.monotonic()
+
+    def init_workers(self) -> None:
+        """Make the worker groups that the algorithm needs, the engine, and the agent that plays with it."""
+        config, model_dir = self.config, self.inputs.model_dir
+        temperature, steps = config.rollout.temperature, config.trainer.steps
+        executor = config.trainer.executor
+        self.roles = Roles(
+            actor=WorkerGroup(
+                ActorWorker,
+                executor=executor,
+                model_dir=model_dir,
+                actor=config.actor,
+                algorithm=config.algorithm,
+                temperature=temperature,
+                total_steps=steps,
+            ),
+            critic=WorkerGroup(
+                CriticWorker, executor=executor, model_dir=model_dir, critic=config.critic, total_steps=steps
+            )
+            if "critic" in self.requires
+            else None,
+            reference=WorkerGroup(
+                ReferenceWorker,
+                executor=executor,
+                model_dir=model_dir,
+                micro_batch_tokens=config.actor.micro_batch_tokens,
+                temperature=temperature,
+            )
+            if config.algorithm.kl.where != "none"
+            else None,
+        )
+        actor = self.roles.actor.local
+        self.engine = make_engine(config, actor.model)
+        rewards = reward_manager(config.algorithm.reward_score_fn)
+        self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, rewards)
+
+    def resume(self) -> None:
+        """Go on from the newest checkpoint that is whole; without one, from the start."""
+        checkpoint = self.checkpoints.latest()
+        if checkpoint is None:
+            return
+        for reason in checkpoint.skipped:
+            self.console.note(f"a damaged checkpoint was passed over: {reason}")
+        self.progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
+        self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
+
+    def fit(self) -> tuple[Interval, Interval]:
+        """Train to the last step, or until stopped; held-out success before and after."""
+        metrics = MetricsLog(self.run.metrics)
+        metrics.truncate_after(self.progress.step)
+        board = (
+            TensorBoardLog(self.run.tensorboard, first_step=self.progress.step + 1)
+            if self.config.tracking.tensorboard
+            else None
+        )
+        logs = [log for log in (metrics, board) if log is not None]
+        self._sync_weights()
+        if self.progress.step == 0 and not self.progress.success_before:
+            before = self._validate()
+            self.progress.success_before = before.success.to_dict()
+            for log in logs:
+                log.append(0, before.metrics())
+            self._save_checkpoint()
+        self.console.stage(Stage.EPISODES, "update and checkpoint follow, again and again")
+        self.console.begin_training(self.progress.step)
+        after = Interval(**self.progress.success_before)
+        with self._finish_the_step_when_interrupted():
+            while self.progress.step < self.config.trainer.steps and not self.stop_requested:
+                step_metrics = self._train_step()
+                if self._is_due(self.config.trainer.validate_every):
+                    evaluation = self._validate()
+                    after = evaluation.success
+                    step_metrics |= evaluation.metrics()
+                for log in logs:
+                    log.append(self.progress.step, step_metrics)
+                if self._is_due(self.config.trainer.save_every) or self.stop_requested:
+                    self._save_checkpoint()
+        self.console.end_training()
+        for log in logs:
+            log.close()
+        return Interval(**self.progress.success_before), after
+
+    def close(self) -> None:
+        """End the agent's connections."""
+        self.agent.close()
+
+    def _train_step(self) -> dict[str, float]:
+        """One turn of the loop: episodes, credit, update, weights."""
+        config, step = self.config, self.progress.step + 1
+        began = time.monotonic()
+        tasks = [self.inputs.train[index] for index in self.sampler.next(config.rollout.tasks_per_step)]
+        gen_batch = generation_batch(tasks, config.trainer.seed, config.rollout.temperature)
+        gen_batch = gen_batch.repeat(config.rollout.group_size)
+        batch = self.agent.run_llm_loop(gen_batch, global_steps=step)
+        episodes: list[Episode] = batch.meta_info.pop("episodes")
+        played = time.monotonic()
+        batch, metrics = assign_credit(batch, self.roles, config.algorithm, config.actor, self.kl_control)
+        credited = time.monotonic()
+        metrics |= self._update(batch, step)
+        updated = time.monotonic()
+        self.progress.step = step
+        self._sync_weights()
+        tokens = sum(episode.sampled_tokens for episode in episodes)
+        self.progress.episodes += len(episodes)
+        self.progress.sampled_tokens += tokens
+        self.progress.train_seconds += updated - began
+        metrics |= episode_metrics(episodes, "train")
+        metrics |= {
+            "time/rollout": played - began,
+            "time/credit": credited - played,
+            "time/update": updated - credited,
+            "time/train_seconds": self.progress.train_seconds,
+            "perf/sampled_tokens_per_second": tokens / (played - began),
+        }
+        self._log_sample(episodes, step)
+        self.console.step(
+            StepReport(
+                step=step,
+                success=metrics["train/success"],
+                episode_return=metrics["train/return"],
+                entropy=metrics.get("actor/entropy"),
+                kl=metrics.get("actor/ppo_kl"),
+                tokens_per_second=metrics["perf/sampled_tokens_per_second"],
+            )
+        )
+        return metrics
+
+    def _update(self, batch: DataProto, step: int) -> dict[str, float]:
+        """Update critic and actor; a batch from which every group was dropped changes nothing."""
+        if not len(batch):
+            return {"actor/updated": 0.0}
+        assert_only_sampled_tokens_train(batch)
+        seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
+        metrics = {"actor/updated": 1.0}
+        if self.roles.critic is not None:
+            metrics |= over_ranks(self.roles.critic.update_critic(batch, seed))
+        return metrics | over_ranks(self.roles.actor.update_actor(batch, seed))
+
+    def _validate(self) -> Evaluation:
+        """Held-out success, shown, with every episode written down."""
+        config = self.config
+        evaluation = evaluate(
+            self.agent, self.inputs.validation, config.trainer.seed, config.rollout.validation_temperature
+        )
+        self.episode_log.write("validation", self.progress.step, evaluation.episodes)
+        self.console.validation(self.progress.step, evaluation.success)
+        return evaluation
+
+    def _save_checkpoint(self) -> Path:
+        """Everything a resumed run needs, whole or not at all."""
+        now = time.monotonic()
+        self.progress.total_seconds += now - self._session_began
+        self._session_began = now
+        saved = self.checkpoints.save(
+            self.progress.step,
+            lambda directory: write_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
+        )
+        return saved.path
+
+    def _sync_weights(self) -> None:
+        """The engine shares the actor's tensors; it must forget what it computed with the old ones."""
+        self.agent.run(self.engine.update_weights(None, self.progress.step))
+
+    def _is_due(self, every: int) -> bool:
+        return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps
+
+    def _log_sample(self, episodes: list[Episode], step: int) -> None:
+        count = self.config.tracking.train_episodes_per_step
+        if count:
+            self.episode_log.write("train", step, episodes[:count])
+
+    @contextmanager
+    def _finish_the_step_when_interrupted(self) -> Iterator[None]:
+        """The first Ctrl-C (or SIGTERM) ends the run after the present step; a second one at once."""
+
+        def handle(signum: int, frame: FrameType | None) -> None:
+            if self.stop_requested:
+                raise KeyboardInterrupt
+            self.stop_requested = True
+            self.console.note("stopping after this step; press Ctrl-C again to stop at once")
+
+        previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)

@@ -1,0 +1,56 @@
+"""What a checkpoint holds: models as Hugging Face directories, and everything else that a resumed run needs."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from openmanus_rl.algorithms.kl_control import KLController
+from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.trainer.credit import Roles
+
+STATE_FILE = "trainer_state.pt"
+
+
+@dataclass
+class Progress:
+    """How far a run is."""
+
+    step: int = 0
+    """Training steps done; also the policy's version."""
+    episodes: int = 0
+    sampled_tokens: int = 0
+    train_seconds: float = 0.0
+    total_seconds: float = 0.0
+    success_before: dict[str, float] = field(default_factory=dict)
+
+
+def write_state(
+    directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, progress: Progress
+) -> None:
+    """Fill a checkpoint directory."""
+    state: dict[str, Any] = {
+        "progress": asdict(progress),
+        "sampler": sampler.state_dict(),
+        "kl_control": kl_control.state_dict(),
+        "torch_rng": torch.get_rng_state(),
+        "actor": roles.actor.state_dict(),
+    }
+    roles.actor.save(directory / "actor")
+    if roles.critic is not None:
+        roles.critic.save(directory / "critic")
+        state["critic"] = roles.critic.state_dict()
+    torch.save(state, directory / STATE_FILE)
+
+
+def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:
+    """Put a checkpoint's state back into its owners."""
+    state = torch.load(directory / STATE_FILE, weights_only=True)
+    roles.actor.load(directory / "actor", state["actor"])
+    if roles.critic is not None:
+        roles.critic.load(directory / "critic", state["critic"])
+    sampler.load_state_dict(state["sampler"])
+    kl_control.load_state_dict(state["kl_control"])
+    torch.set_rng_state(state["torch_rng"])
+    return Progress(**state["progress"])

@@ -1,0 +1,112 @@
+import pytest
+import torch
+from credit_cases import play, to_batch
+
+import openmanus_rl.algorithms  # noqa: F401  (registers the built-in algorithms)
+from openmanus_rl.algorithms.gae import GaeOptions
+from openmanus_rl.algorithms.loss_ppo import PpoOptions
+from openmanus_rl.algorithms.registry import (
+    ESTIMATORS,
+    LOSSES,
+    estimator,
+    estimator_options,
+    find_estimator,
+    find_loss,
+    loss_options,
+)
+from openmanus_rl.errors import UserError
+
+OWN_FILE = """
+from openmanus_rl.algorithms.credit import Advantages, CreditBatch
+from openmanus_rl.algorithms.registry import estimator, policy_loss
+from openmanus_rl.algorithms.losses import LossInputs, TokenLoss
+from openmanus_rl.config.base import Config
+
+class RawOptions(Config):
+    scale: float = 1.0
+
+@estimator("{name}", options=RawOptions)
+def raw(batch: CreditBatch, options: RawOptions) -> Advantages:
+    return batch.spread(batch.episode_returns() * options.scale)
+
+@policy_loss("{name}", options=RawOptions)
+def plain(inputs: LossInputs, options: RawOptions) -> TokenLoss:
+    return TokenLoss(-inputs.log_probs_RT * inputs.advantages_RT)
+
+def forgotten(batch, options):
+    return None
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    path = tmp_path / "own_credit.py"
+    path.write_text(OWN_FILE.replace("{name}", tmp_path.name))
+    return path
+
+
+def test_the_built_in_algorithms_say_what_they_need():
+    assert {name: set(ESTIMATORS[name].requires) for name in ("gae", "turn_gae", "grpo")} == {
+        "gae": {"critic"},
+        "turn_gae": {"critic"},
+        "grpo": {"group"},
+    }
+    assert "ppo" in LOSSES
+
+
+def test_given_options_become_typed_ones_and_the_rest_are_defaults():
+    assert estimator_options("gae", {"lam": 0.5}) == GaeOptions(lam=0.5)
+    assert loss_options("ppo", {}) == PpoOptions()
+
+
+def test_a_mistyped_option_suggests_the_right_one_with_its_path():
+    with pytest.raises(UserError, match=r"algorithm\.options\.gama .*Did you mean gamma\?"):
+        estimator_options("gae", {"gama": 0.9})
+    with pytest.raises(UserError, match=r"algorithm\.loss_options\.clip_hi .*Did you mean clip_high\?"):
+        loss_options("ppo", {"clip_hi": 0.3})
+
+
+def test_an_option_of_another_estimator_is_refused_with_its_owner():
+    with pytest.raises(UserError, match="It is an option of gae, turn_gae"):
+        estimator_options("grpo", {"lam": 0.9})
+
+
+def test_a_value_out_of_range_names_its_key():
+    with pytest.raises(UserError, match=r"algorithm\.options\.gamma=1\.5: input should be less than or equal to 1"):
+        estimator_options("gae", {"gamma": 1.5})
+
+
+def test_an_options_docstring_is_its_help_and_options_do_not_change():
+    assert "sampled token" in GaeOptions.model_fields["gamma"].description
+    with pytest.raises(ValueError, match="frozen"):
+        GaeOptions().gamma = 0.5
+
+
+def test_an_unknown_estimator_lists_the_known_ones():
+    with pytest.raises(UserError, match=r"'gpro'\. Did you mean grpo\?"):
+        find_estimator("gpro")
+
+
+def test_a_users_own_estimator_and_loss_come_from_a_file_that_is_run_once(own_file):
+    name = f"{own_file}:raw"
+    batch = to_batch(play(0))
+    found = find_estimator(name)
+    assert found is find_estimator(name)
+    options = estimator_options(name, {"scale": 2.0})
+    expected = batch.spread(2 * batch.episode_returns())
+    assert torch.equal(found(batch, options).advantages_RT, expected.advantages_RT)
+
+
+def test_a_users_own_loss_comes_from_a_file(own_file):
+    name = f"{own_file}:plain"
+    assert find_loss(name).options(scale=3.0) == loss_options(name, {"scale": 3.0})
+
+
+def test_a_function_without_the_decorator_is_refused_with_what_to_do(own_file):
+    with pytest.raises(UserError, match="@estimator"):
+        find_estimator(f"{own_file}:forgotten")
+
+
+def test_a_requirement_the_trainer_does_not_know_is_refused():
+    with pytest.raises(ValueError, match="critics"):
+        estimator("wrong", requires={"critics"}, options=GaeOptions)

@@ -1,0 +1,139 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from live_service import call
+
+from openmanus_rl.envs.launch import launch_servers
+from openmanus_rl.errors import UserError
+
+WORLDS = Path(__file__).with_name("toy_worlds.py")
+COUNTER = f"{WORLDS}:Counter"
+
+
+def is_running(pid):
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, seconds=5.0):
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_servers_start_side_by_side_with_their_options_and_stop_with_the_block(tmp_path):
+    with launch_servers(COUNTER, options={"goal": 7}, count=2, log_dir=tmp_path) as servers:
+        assert len(set(servers.urls)) == 2
+        for url in servers.urls:
+            assert "7" in call("GET", f"{url}/v1/env").content["instructions"]
+            task = {"env": COUNTER, "item_id": "counter_0"}
+            assert call("POST", f"{url}/v1/sessions", {"task": task}).status == 201
+        assert servers.dead() == {}
+        pids = servers.pids
+    assert not any(map(is_running, pids))
+    servers.stop()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["server-0.log", "server-1.log"]
+
+
+def test_a_taken_port_is_named_with_the_option_that_chooses_another(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"port {port} [\s\S]*--base_port"):
+            launch_servers(COUNTER, base_port=port, log_dir=tmp_path)
+
+
+def test_a_base_port_that_is_free_is_used(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with launch_servers(COUNTER, base_port=port, log_dir=tmp_path) as servers:
+        assert servers.urls == [f"http://127.0.0.1:{port}"]
+
+
+def test_a_server_that_dies_at_the_start_is_told_with_the_end_of_its_log(tmp_path):
+    began = time.monotonic()
+    with pytest.raises(UserError, match="the model of the world is missing"):
+        launch_servers(f"{WORLDS}:StuckAtBirth", count=2, log_dir=tmp_path)
+    assert time.monotonic() - began < 20
+
+
+@pytest.fixture
+def slow_world(tmp_path):
+    """A world that takes a minute to import; the file beside it gets the id of the process that waits for it."""
+    world = tmp_path / "slow_world.py"
+    world.write_text(
+        "import os, pathlib, time\n"
+        "pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\n"
+        "time.sleep(60)\n"
+    )
+    return world
+
+
+def test_a_server_that_is_never_ready_is_given_up_and_killed(tmp_path, slow_world):
+    with pytest.raises(UserError, match="not ready after 3 s"):
+        launch_servers(f"{slow_world}:World", log_dir=tmp_path, start_seconds=3)
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_crashed_server_is_noticed_with_its_log(tmp_path):
+    with launch_servers(COUNTER, count=2, log_dir=tmp_path) as servers:
+        os.kill(servers.pids[1], signal.SIGKILL)
+        assert wait_until(servers.dead)
+        told = servers.dead()
+        assert list(told) == [servers.urls[1]]
+        assert "exit code -9" in told[servers.urls[1]]
+        assert "is served at" in told[servers.urls[1]]
+
+
+def test_no_host_but_loopback_without_a_token(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENMANUS_RL_ENV_TOKEN", raising=False)
+    with pytest.raises(UserError, match="no token"):
+        launch_servers(COUNTER, host="0.0.0.0", log_dir=tmp_path)
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_the_servers(tmp_path):
+    with launch_servers(COUNTER, log_dir=tmp_path) as servers:
+        assert os.getpgid(servers.pids[0]) != os.getpgid(0)
+
+
+PARENT = """
+import os, pathlib, sys, time
+from openmanus_rl.envs.launch import launch_servers
+servers = launch_servers(sys.argv[1], count=int(sys.argv[4]), log_dir=pathlib.Path(sys.argv[2]))
+if sys.argv[3] == "forks" and os.fork() == 0:
+    time.sleep(12)
+    os._exit(0)
+print(*servers.pids, flush=True)
+if sys.argv[3] != "returns":
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("parent_that", ["is killed", "forks", "returns"])
+def test_no_server_outlives_its_parent(tmp_path, parent_that):
+    command = [sys.executable, "-c", PARENT, COUNTER, str(tmp_path), parent_that, "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(is_running, pids)) or parent_that == "returns"
+        if parent_that != "returns":
+            parent.kill()
+        parent.stdout.close()
+    assert wait_until(lambda: not any(map(is_running, pids)))
+
+
+def test_a_server_that_is_still_starting_does_not_outlive_its_parent(tmp_path, slow_world):
+    command = [sys.executable, "-c", PARENT, f"{slow_world}:World", str(tmp_path), "is killed", "1"]
+    with subprocess.Popen(command) as parent:
+        assert wait_until((tmp_path / "pid").exists, 20)
+        parent.kill()
+    assert wait_until(lambda: not is_running(int((tmp_path / "pid").read_text())))

@@ -1,0 +1,75 @@
+import pytest
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.rewards import SUPPORTED_REWARD_SCORE_FNS, compute_score
+from openmanus_rl.rewards.exact_match import normalise
+
+
+def test_the_guides_rewards_are_registered():
+    assert {"agentgym", "exact_match"} <= set(SUPPORTED_REWARD_SCORE_FNS)
+
+
+def test_agentgym_scores_what_the_environment_gave():
+    assert compute_score("whatever", None, reward_score_fn="agentgym", episode_return=-0.25) == -0.25
+
+
+def test_slip_10_agentgym_without_the_return_is_an_error_and_not_zero():
+    with pytest.raises(UserError, match="without episode_return"):
+        compute_score("whatever", None, reward_score_fn="agentgym")
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "score"),
+    [
+        ("Paris", "paris", 1.0),
+        ("  the  Eiffel\nTower. ", "The Eiffel Tower", 1.0),
+        ('"Paris."', "Paris", 1.0),
+        ("Paris, France", "Paris", 0.0),
+        ("3.5", "35", 0.0),
+        ("-1", "1", 0.0),
+        ("A", "a", 1.0),
+        ("A", "B", 0.0),
+        ("42", 42, 1.0),
+        ("New York", ["NYC", "new york"], 1.0),
+        ("Boston", ["NYC", "new york"], 0.0),
+    ],
+)
+def test_exact_match_compares_normalised_text_with_any_expected_answer(answer, truth, score):
+    assert compute_score(answer, truth, reward_score_fn="exact_match") == score
+
+
+def test_exact_match_judges_the_action_where_one_was_read():
+    text = "Thought: it is the capital.\nAction: Paris"
+    assert compute_score(text, "Paris", reward_score_fn="exact_match", action="Paris") == 1.0
+    assert compute_score(text, "Paris", reward_score_fn="exact_match", action=None) == 0.0
+
+
+@pytest.mark.parametrize("truth", [None, []])
+def test_exact_match_without_a_ground_truth_is_an_error_and_not_zero(truth):
+    with pytest.raises(UserError, match="no ground truth"):
+        compute_score("Paris", truth, reward_score_fn="exact_match")
+
+
+def test_normalising_twice_is_normalising_once():
+    for text in ("“Yes!” ", "'a' .", "Ｆｕｌｌ  width?"):
+        assert normalise(normalise(text)) == normalise(text)
+
+
+def test_a_mistyped_reward_suggests_the_right_one():
+    with pytest.raises(UserError, match="Did you mean exact_match"):
+        compute_score("", "", reward_score_fn="exact_mach")
+
+
+def test_a_users_own_reward_is_found_in_a_file_or_module(tmp_path, monkeypatch):
+    (tmp_path / "own_reward_module.py").write_text(
+        "def my_reward(solution_str, ground_truth, **kwargs):\n    return len(solution_str) / ground_truth\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("own_reward_module:my_reward", "own_reward_module.py:my_reward"):
+        assert compute_score("abc", 2, reward_score_fn=name) == 1.5
+
+
+def test_something_that_cannot_be_called_is_no_reward():
+    with pytest.raises(UserError, match="cannot be called"):
+        compute_score("", "", reward_score_fn="math:pi")
