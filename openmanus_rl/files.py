@@ -1,11 +1,13 @@
 """On disk, all or nothing: write aside, flush, rename. A kill at any moment leaves what was there before."""
 
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -19,14 +21,25 @@ def written_aside(target: Path) -> Iterator[Path]:
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.writing")
     try:
         yield aside
-        _flush(aside)
+        _flush_tree(aside)
         if target.is_dir():
             _replace_directory(aside, target)
         else:
             os.replace(aside, target)
-        _flush_entry(target.parent)
+        flush(target.parent)
     finally:
         _remove(aside)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` by `text`."""
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by `value` as readable JSON."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def _replace_directory(aside: Path, target: Path) -> None:
@@ -37,14 +50,15 @@ def _replace_directory(aside: Path, target: Path) -> None:
     shutil.rmtree(old)
 
 
-def _flush(path: Path) -> None:
+def _flush_tree(path: Path) -> None:
     if path.is_dir():
         for entry in path.iterdir():
-            _flush(entry)
-    _flush_entry(path)
+            _flush_tree(entry)
+    flush(path)
 
 
-def _flush_entry(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until the content of a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

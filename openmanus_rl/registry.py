@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from openmanus_rl.errors import UserError, did_you_mean
 
-
 T = TypeVar("T")
 
 

@@ -13,7 +13,9 @@ import torch
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
-from openmanus_rl.agent.rows import TokenRewards, episodes_to_rows, objects, turn_rewards
+from openmanus_rl.agent.records import write_episodes
+from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
+from openmanus_rl.agent.rows import episodes_to_rows, objects
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Environment, Task, stable_hash
 from openmanus_rl.envs.client.base import EnvFailure, EnvTimeout
@@ -60,9 +62,14 @@ class OpenManusAgent:
         there, one JSON object a line.
         """
         results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]
+        if output_dir is not None:
+            episodes = [result["episode"] for result in results]
+            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes)
         return self._convert_rollout_results_to_dataproto(results, gen_batch)
 
-    def play(self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None = None) -> list[Episode]:
+    def play(
+        self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None = None
+    ) -> list[Episode]:
         """Play all requests, telling `on_end` of each as it ends; results come in the order of the requests."""
         return self.run(self._play_all(requests, on_end))
 

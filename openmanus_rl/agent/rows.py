@@ -3,23 +3,14 @@
 `prompts` are padded on the left, `responses` on the right; `response_mask` is 1 on sampled tokens only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from openmanus_rl.agent.episode import Episode, Segment
+from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
 from openmanus_rl.protocol import DataProto
-
-TokenRewards = Callable[[Episode], list[list[tuple[int, float]]]]
-"""For each segment of an episode: (position in the segment, reward) on sampled tokens."""
-
-
-def turn_rewards(episode: Episode) -> list[list[tuple[int, float]]]:
-    """The world's own rewards, each on its turn's last sampled token."""
-    return [
-        [(turn.end - 1, turn.reward) for turn in segment.turns if turn.reward != 0.0] for segment in episode.segments
-    ]
 
 
 def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: TokenRewards = turn_rewards) -> DataProto:

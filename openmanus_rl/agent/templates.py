@@ -40,7 +40,7 @@ class React:
     _action_line = re.compile(r"^[ \t]*Action:(.*)$", re.MULTILINE)
 
     def render(self, action: str) -> str:
-        return f"Thought: go on\nAction: {action}"
+        return f"Thought: go\nAction: {action}"
 
     def parse(self, answer: str) -> ParsedAction:
         actions = [match.strip() for match in self._action_line.findall(answer)]

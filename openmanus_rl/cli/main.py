@@ -14,8 +14,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command(name="train", context_settings=train.CONTEXT)(train.train)
-app.command(name="sft", context_settings=train.CONTEXT)(train.sft)
+app.command(name="train")(train.train)
+app.command(name="sft")(train.sft)
 app.command(name="eval")(evaluation.evaluate)
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")

@@ -175,7 +175,7 @@ class Scheduler:
         if not done:
             return
         ready = [sessions[index] for index in done]
-        self._prefilling = [session for session in self._prefilling if session not in ready]
+        self._prefilling = [session for session in self._prefilling if session.cached < len(session.ids)]
         self._decoding += ready
         if len(done) < len(sessions):
             logits_RV = logits_RV[done]

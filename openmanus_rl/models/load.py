@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
 from openmanus_rl.models.forward import check_head
+
+# Its bars for files that load in milliseconds would stand between the lines of a run.
+transformers.utils.logging.disable_progress_bar()
 
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
 

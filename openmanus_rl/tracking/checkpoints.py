@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openmanus_rl.errors import UserError
-from openmanus_rl.tracking.files import flush_directory, flush_file, write_json
+from openmanus_rl.files import flush, write_json
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step_(\d{6,})")
@@ -79,7 +79,7 @@ class CheckpointStore:
         if final.exists():
             final.rename(replaced)
         aside.rename(final)
-        flush_directory(self.directory)
+        flush(self.directory)
         shutil.rmtree(replaced, ignore_errors=True)
 
     def _forget_others(self, newest: int) -> None:
@@ -163,11 +163,11 @@ def _seal(directory: Path, step: int) -> None:
     files: dict[str, dict[str, int]] = {}
     for path in sorted(directory.rglob("*")):
         if path.is_file():
-            flush_file(path)
+            flush(path)
             name = path.relative_to(directory).as_posix()
             files[name] = {"bytes": path.stat().st_size, "crc32": _checksum(path)}
         else:
-            flush_directory(path)
+            flush(path)
     write_json(directory / MANIFEST, {"step": step, "files": files})
 
 

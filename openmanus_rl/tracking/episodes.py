@@ -1,169 +1,29 @@
-"""Episodes as JSON lines: what was said, done and seen, and every token with its mask, log-prob, version and reward.
+"""The `episodes/` of a run: one file for each kind of episodes at one step, written whole."""
 
-One file holds the episodes of one kind at one step, written whole. `read_episodes` gives the same `Episode`s back.
-"""
-
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
-from openmanus_rl.envs.base import Task
-from openmanus_rl.tracking.files import write_text
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.records import write_episodes
+from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
 
 Kind = Literal["train", "validation"]
-TokenRewards = Sequence[Sequence[float]]
-"""For each segment of an episode, a reward for each of its tokens."""
 
 
 class EpisodeLog:
-    """The `episodes/` of a run."""
+    """Where a run's episodes are, and what rewards their tokens got."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, rewards: TokenRewards = turn_rewards) -> None:
         self.directory = directory
+        self.rewards = rewards
         directory.mkdir(parents=True, exist_ok=True)
 
     def path(self, kind: Kind, step: int) -> Path:
         return self.directory / f"{kind}_step_{step:06d}.jsonl"
 
-    def write(
-        self, kind: Kind, step: int, episodes: Iterable[Episode], rewards: Iterable[TokenRewards] | None = None
-    ) -> Path:
-        """Write a step's episodes. Without `rewards`, a turn's reward stands on its last sampled token."""
-        episodes = list(episodes)
-        rewards = [turn_rewards(episode) for episode in episodes] if rewards is None else list(rewards)
-        records = (episode_to_dict(*pair) for pair in zip(episodes, rewards, strict=True))
-        lines = (json.dumps(record, ensure_ascii=False, default=_plain) + "\n" for record in records)
+    def write(self, kind: Kind, step: int, episodes: Iterable[Episode]) -> Path:
+        """Write a step's episodes."""
         path = self.path(kind, step)
-        write_text(path, "".join(lines))
+        write_episodes(path, episodes, self.rewards)
         return path
-
-
-def read_episodes(path: Path) -> list[Episode]:
-    """The episodes of a file, as they were played."""
-    with path.open(encoding="utf-8") as file:
-        return [episode_from_dict(json.loads(line)) for line in file]
-
-
-def turn_rewards(episode: Episode) -> list[list[float]]:
-    """The world's rewards on tokens: each on the last sampled token of its turn."""
-    rewards = [[0.0] * len(segment.ids) for segment in episode.segments]
-    for segment, rewards_T in zip(episode.segments, rewards, strict=True):
-        for turn in segment.turns:
-            if turn.token_ids:
-                rewards_T[turn.end - 1] += turn.reward
-    return rewards
-
-
-def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
-    """An episode as plain values. Per-token lists are as long as their segment, null where nothing was sampled."""
-    task = episode.task
-    return {
-        "env": task.env,
-        "item_id": task.item_id,
-        "group": episode.group,
-        "sample": episode.sample,
-        "seed": episode.seed,
-        "stop_reason": episode.stop_reason.value,
-        "success": episode.success,
-        "return": episode.episode_return,
-        "scores": episode.scores,
-        "failure": episode.failure,
-        "turns": [
-            _turn_to_dict(turn, index) for index, segment in enumerate(episode.segments) for turn in segment.turns
-        ],
-        "segments": [
-            _segment_to_dict(segment, rewards_T) for segment, rewards_T in zip(episode.segments, rewards, strict=True)
-        ],
-        "task": {
-            "seed": task.seed,
-            "prompt": task.prompt,
-            "ground_truth": task.ground_truth,
-            "extra": dict(task.extra),
-        },
-    }
-
-
-def episode_from_dict(record: Mapping[str, Any]) -> Episode:
-    """The inverse of `episode_to_dict`; the rewards on tokens are not part of an episode."""
-    segments = [Segment(ids=part["ids"], prompt_length=part["prompt_length"]) for part in record["segments"]]
-    for turn in record["turns"]:
-        index = turn["segment"]
-        segments[index].turns.append(_turn_from_dict(turn, record["segments"][index]))
-    return Episode(
-        task=Task(env=record["env"], item_id=record["item_id"], **record["task"]),
-        group=record["group"],
-        sample=record["sample"],
-        seed=record["seed"],
-        segments=segments,
-        stop_reason=StopReason(record["stop_reason"]),
-        success=record["success"],
-        failure=record["failure"],
-        scores=record["scores"],
-    )
-
-
-def _turn_to_dict(turn: Turn, segment: int) -> dict[str, Any]:
-    return {
-        "segment": segment,
-        "start": turn.start,
-        "end": turn.end,
-        "text": turn.text,
-        "action": turn.action,
-        "invalid_reason": turn.invalid_reason,
-        "reward": turn.reward,
-        "observation": turn.observation,
-        "state_key": turn.state_key,
-        "generate_seconds": turn.generate_seconds,
-        "env_seconds": turn.env_seconds,
-    }
-
-
-def _turn_from_dict(turn: Mapping[str, Any], segment: Mapping[str, Any]) -> Turn:
-    sampled = slice(turn["start"], turn["end"])
-    return Turn(
-        start=turn["start"],
-        token_ids=segment["ids"][sampled],
-        log_probs=segment["log_probs"][sampled],
-        versions=segment["versions"][sampled],
-        text=turn["text"],
-        action=turn["action"],
-        invalid_reason=turn["invalid_reason"],
-        state_key=turn["state_key"],
-        observation=turn["observation"],
-        reward=turn["reward"],
-        generate_seconds=turn["generate_seconds"],
-        env_seconds=turn["env_seconds"],
-    )
-
-
-def _segment_to_dict(segment: Segment, rewards_T: Sequence[float]) -> dict[str, Any]:
-    length = len(segment.ids)
-    if len(rewards_T) != length:
-        raise ValueError(f"{len(rewards_T)} rewards for a segment of {length} tokens")
-    mask = [0] * length
-    log_probs: list[float | None] = [None] * length
-    versions: list[int | None] = [None] * length
-    for turn in segment.turns:
-        sampled = slice(turn.start, turn.end)
-        if segment.ids[sampled] != turn.token_ids:
-            raise ValueError(f"the turn at {turn.start} was not sampled where its segment says")
-        mask[sampled] = [1] * len(turn.token_ids)
-        log_probs[sampled] = turn.log_probs
-        versions[sampled] = turn.versions
-    return {
-        "prompt_length": segment.prompt_length,
-        "ids": segment.ids,
-        "mask": mask,
-        "log_probs": log_probs,
-        "versions": versions,
-        "rewards": list(rewards_T),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """numpy's scalars and arrays come out of parquet; JSON knows only Python's own."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{value!r} cannot be written as JSON")

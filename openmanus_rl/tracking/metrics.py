@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from openmanus_rl.tracking.files import write_text
+from openmanus_rl.files import write_text
 
 
 class MetricsLog:

@@ -22,8 +22,8 @@ import yaml
 from openmanus_rl.config.load import config_to_yaml
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.errors import UserError
+from openmanus_rl.files import write_json, write_text
 from openmanus_rl.tracking.checkpoints import has_checkpoints
-from openmanus_rl.tracking.files import write_json, write_text
 from openmanus_rl.tracking.versions import describe_versions
 
 

@@ -4,7 +4,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import Player
-from openmanus_rl.agent.rows import TokenRewards
+from openmanus_rl.agent.rewards import TokenRewards
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience

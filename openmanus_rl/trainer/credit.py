@@ -3,13 +3,12 @@
 Every step asks the estimator's entry what it requires; none is known here by name.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from openmanus_rl.agent.episode import Episode
-from openmanus_rl.agent.rows import TokenRewards
+from openmanus_rl.agent.rewards import TokenRewards
 from openmanus_rl.algorithms.core_algos import apply_kl_penalty, compute_advantage, credit_batch
 from openmanus_rl.algorithms.groups import groups_of_one, zero_variance_groups
 from openmanus_rl.algorithms.kl_control import AdaptiveKL, FixedKL, KLController
@@ -59,23 +58,23 @@ def assign_credit(
         metrics |= _log_prob_gap(columns["rollout_log_probs"], trainer["log_probs"], columns["response_mask"])
     else:
         columns["old_log_probs"] = columns["rollout_log_probs"].clone()
+    columns["token_level_rewards"] = columns["token_level_scores"].clone()
+    batch, group_metrics = _drop_groups(batch, algorithm)
+    metrics |= group_metrics
+    if not len(batch):
+        return batch, metrics
+    columns = batch.batch
     if roles.reference is not None:
         columns["ref_log_prob"] = roles.reference.compute_log_prob(batch).batch["log_probs"]
     if algorithm.kl.where == "reward":
         batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
         metrics |= kl_metrics
-    else:
-        columns["token_level_rewards"] = columns["token_level_scores"].clone()
     if not algorithm.bootstrap_cut_episodes or roles.critic is None:
         columns["bootstrap"] = torch.zeros_like(columns["bootstrap"])
-    batch, group_metrics = _drop_groups(batch, algorithm)
-    metrics |= group_metrics
-    if len(batch) and roles.critic is not None:
+    if roles.critic is not None:
         batch = batch.union(roles.critic.compute_values(batch))
-    if len(batch):
-        options = estimator_options(algorithm.estimator, algorithm.options)
-        batch = compute_advantage(batch, algorithm.estimator, options)
-    return batch, metrics
+    options = estimator_options(algorithm.estimator, algorithm.options)
+    return compute_advantage(batch, algorithm.estimator, options), metrics
 
 
 def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProto, dict[str, float]]:

@@ -56,4 +56,3 @@ def evaluate(
         reasons = Counter(f"{episode.stop_reason}: {episode.failure}" for episode in episodes)
         raise UserError(f"all {len(episodes)} episodes failed, most by {reasons.most_common(1)[0][0]}")
     return Evaluation(wilson(sum(episode.success for episode in samples), len(samples)), episodes)
-

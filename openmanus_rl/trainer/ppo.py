@@ -73,6 +73,7 @@ class RayPPOTrainer:
                 actor=config.actor,
                 algorithm=config.algorithm,
                 temperature=temperature,
+                length_norm=config.agent.max_episode_tokens,
                 total_steps=steps,
             ),
             critic=WorkerGroup(

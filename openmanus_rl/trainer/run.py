@@ -1,22 +1,19 @@
 """A whole run, from a config to a summary: services up, workers made, trained, measured, services down."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import directory_name
-from openmanus_rl.envs.launch import launch_servers
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
 from openmanus_rl.tracking.console import RunConsole, RunReport, Stage
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
 from openmanus_rl.trainer.inputs import Inputs, prepare_inputs
 from openmanus_rl.trainer.ppo import RayPPOTrainer
+from openmanus_rl.trainer.services import environment_servers
 
 INITIAL_MODEL = "initial_model"
 """The model that reinforcement learning started from, in the run directory: what a resumed run refers to."""
@@ -24,10 +21,9 @@ INITIAL_MODEL = "initial_model"
 
 def train(config: RunConfig) -> Path:
     """Run, or go on with a run that was stopped; its directory."""
-    began = time.monotonic()
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    name = config.trainer.name or f"{directory_name(config.env.name)}-{config.algorithm.estimator}"
+    name = config.trainer.name or f"{directory_name(config.env.name)}-{algorithm_name(config)}"
     choice = choose_run_directory(
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
@@ -36,35 +32,18 @@ def train(config: RunConfig) -> Path:
             run.write_config(config)
             run.write_versions({"run": config.trainer.seed})
         console.note(f"run directory: {run.path}")
-        with environment_servers(config, run.env_logs, console) as urls:
+        with environment_servers(config, run.env_logs) as urls:
+            console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(urls)}")
             console.stage(Stage.WORKERS)
             inputs = _pin_model(run, prepare_inputs(config, console.note))
             trainer = RayPPOTrainer(config, run, inputs, urls, console)
             trainer.init_workers()
             try:
                 trainer.resume()
-                _fit(config, run, trainer, console, began)
+                _fit(config, run, trainer, console)
             finally:
                 trainer.close()
     return run.path
-
-
-@contextmanager
-def environment_servers(config: RunConfig, log_dir: Path, console: RunConsole) -> Iterator[list[str]]:
-    """URLs of servers: the config's own, or ones that live as long as this block."""
-    if config.env.urls:
-        console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(config.env.urls)}, running already")
-        yield config.env.urls
-        return
-    with launch_servers(
-        config.env.name,
-        options=config.env.options,
-        count=config.env.num_servers,
-        base_port=config.env.base_port,
-        log_dir=log_dir,
-    ) as servers:
-        console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(servers.urls)}")
-        yield servers.urls
 
 
 def _pin_model(run: RunDirectory, inputs: Inputs) -> Inputs:
@@ -75,24 +54,24 @@ def _pin_model(run: RunDirectory, inputs: Inputs) -> Inputs:
     return Inputs(inputs.train, inputs.validation, str(pinned))
 
 
-def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: RunConsole, began: float) -> None:
+def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: RunConsole) -> None:
     before, after = trainer.fit()
     progress = trainer.progress
-    learning_curve(run.metrics, run.picture, f"{config.env.name}, {config.algorithm.estimator}")
+    learning_curve(run.metrics, run.picture, f"{config.env.name}, {algorithm_name(config)}")
     if progress.step < config.trainer.steps:
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
         console.note(f"the same command goes on from there; or: trainer.resume={run.path}")
         return
-    total_seconds = progress.total_seconds
     run.write_summary(
         {
             "env": config.env.name,
-            "algorithm": config.algorithm.estimator,
+            "algorithm": algorithm_name(config),
+            "estimator": config.algorithm.estimator,
             "model_parameters": sum(parameter.numel() for parameter in trainer.roles.actor.local.model.parameters()),
             "success_before": before.to_dict(),
             "success_after": after.to_dict(),
             "train_seconds": round(progress.train_seconds, 1),
-            "total_seconds": round(total_seconds, 1),
+            "total_seconds": round(progress.total_seconds, 1),
             "episodes": progress.episodes,
             "sampled_tokens": progress.sampled_tokens,
             "seed": config.trainer.seed,
@@ -103,25 +82,29 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
     console.summary(
         RunReport(
             env=config.env.name,
-            algorithm=config.algorithm.estimator,
+            algorithm=algorithm_name(config),
             before=before,
             after=after,
             train_seconds=progress.train_seconds,
-            total_seconds=total_seconds,
+            total_seconds=progress.total_seconds,
             episodes_played=progress.episodes,
             picture=run.picture,
             episodes=run.episodes,
             checkpoint=checkpoint.path if checkpoint else run.checkpoints,
-            try_next=_try_next(config),
+            try_next=_try_next(config, run.path),
         )
     )
 
 
-def _try_next(config: RunConfig) -> list[str]:
-    ppo = config.algorithm.estimator in ("gae", "turn_gae")
+def algorithm_name(config: RunConfig) -> str:
+    """What users call it: PPO where a critic gives the credit, else the estimator's name."""
+    return "ppo" if "critic" in find_estimator(config.algorithm.estimator).requires else config.algorithm.estimator
+
+
+def _try_next(config: RunConfig, run: Path) -> list[str]:
+    other = "grpo" if algorithm_name(config) == "ppo" else "ppo"
     return [
-        "./train_grpo.sh    siblings instead of a critic" if ppo else "./train_ppo.sh    the same with a critic",
-        "./train_grpo.sh --env_name wordle    another world",
-        "./train_grpo.sh env.options.size=5    larger mazes",
-        f"openmanus-rl eval runs/… --split test    {config.env.name}'s test tasks",
+        f"./train_{other}.sh --env_name {config.env.name}   the same world with {other.upper()}",
+        "./train_grpo.sh --env_name wordle   another world",
+        f".venv/bin/openmanus-rl eval {run} --split test   tasks that nothing was chosen on",
     ]

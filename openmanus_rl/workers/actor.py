@@ -49,12 +49,19 @@ class ActorWorker(ReferenceWorker):
     """The policy that learns."""
 
     def __init__(
-        self, model_dir: str, actor: ActorConfig, algorithm: AlgorithmConfig, temperature: float, total_steps: int
+        self,
+        model_dir: str,
+        actor: ActorConfig,
+        algorithm: AlgorithmConfig,
+        temperature: float,
+        length_norm: int,
+        total_steps: int,
     ) -> None:
         super().__init__(model_dir, actor.micro_batch_tokens, temperature)
         self.tokenizer = load_tokenizer(model_dir)
         self.actor = actor
         self.algorithm = algorithm
+        self.length_norm = length_norm
         self.loss = find_loss(algorithm.loss)
         self.loss_options = loss_options(algorithm.loss, algorithm.loss_options)
         self.optimiser = Optimiser(self.model, actor, total_steps * actor.epochs * actor.mini_batches)
@@ -70,9 +77,7 @@ class ActorWorker(ReferenceWorker):
 
     def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
         columns = mini.batch
-        denominators = Denominators.of(
-            columns["response_mask"], columns["episode_index"], length_norm=columns["responses"].shape[1]
-        )
+        denominators = Denominators.of(columns["response_mask"], columns["episode_index"], length_norm=self.length_norm)
         for micro in iterate_micro_batches(mini, self.micro_batch_tokens):
             mask = columns["response_mask"][micro.rows]
             log_probs, entropy = self._forward(micro, mask)

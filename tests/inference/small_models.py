@@ -42,3 +42,15 @@ def build(kind: str) -> PreTrainedModel:
     return sharpened(
         GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, n_positions=CONTEXT))
     )
+
+
+def count_computed_tokens(model: PreTrainedModel) -> list[int]:
+    """A list that grows by the number of tokens, padding included, of every forward with a cache."""
+    computed: list[int] = []
+
+    def count(module: torch.nn.Module, args: tuple, kwargs: dict) -> None:
+        if kwargs.get("past_key_values") is not None:
+            computed.append(kwargs["input_ids"].numel())
+
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    return computed

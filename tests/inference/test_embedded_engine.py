@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from small_models import CONTEXT, VOCABULARY, build
+from small_models import CONTEXT, VOCABULARY, build, count_computed_tokens
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, SamplingParams
@@ -113,10 +113,7 @@ def test_scarce_rows_and_small_chunks_change_nothing_but_speed(llama, limits):
 
 def test_a_turn_computes_only_what_the_session_has_not_seen(llama):
     engine = EmbeddedEngine(llama)
-    computed: list[int] = []
-    llama.register_forward_pre_hook(
-        lambda module, args, kwargs: computed.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    computed = count_computed_tokens(llama)
 
     async def run() -> None:
         ids = random_ids(40, seed=0)
@@ -156,10 +153,7 @@ def test_a_session_that_goes_back_and_continues_otherwise_sees_no_stale_keys(lla
 def test_the_idle_session_unused_for_longest_loses_its_row(llama):
     engine = EmbeddedEngine(llama, max_sessions=2)
     prompt = random_ids(30, seed=0)
-    computed: list[int] = []
-    llama.register_forward_pre_hook(
-        lambda module, args, kwargs: computed.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    computed = count_computed_tokens(llama)
 
     async def cost(session: str) -> int:
         computed.clear()
@@ -170,6 +164,30 @@ def test_the_idle_session_unused_for_longest_loses_its_row(llama):
         return [await cost(session) for session in ["a", "b", "a", "c", "a", "b"]]
 
     assert asyncio.run(run()) == [30, 30, 1, 30, 1, 30]
+
+
+def test_sessions_that_move_to_other_rows_keep_their_keys(llama):
+    """Two of eight sessions continue alone and change places with idle ones; later all go on together."""
+    engine = EmbeddedEngine(llama)
+    histories = [random_ids(10 + 3 * index, seed=index) for index in range(8)]
+
+    async def play(index: int) -> None:
+        completion = await engine.generate(histories[index], SamplingParams(6), seed=index, session=str(index))
+        assert_close_to_plain(llama, histories[index], completion)
+        histories[index] += [*completion.token_ids, index]
+
+    async def run() -> None:
+        await asyncio.gather(*(play(index) for index in range(8)))
+        for pair in ((6, 7), (2, 5)):
+            await asyncio.gather(*(play(index) for index in pair))
+        computed = count_computed_tokens(llama)
+        requests = [engine.generate(ids, SamplingParams(1), seed=0, session=str(i)) for i, ids in enumerate(histories)]
+        completions = await asyncio.gather(*requests)
+        assert sum(computed) == 8 * 2  # nobody's keys were lost on the way
+        for ids, completion in zip(histories, completions, strict=True):
+            assert_close_to_plain(llama, ids, completion)
+
+    asyncio.run(run())
 
 
 def test_a_request_joins_while_others_run(llama):

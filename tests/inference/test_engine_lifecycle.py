@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from small_models import VOCABULARY, build
+from small_models import VOCABULARY, build, count_computed_tokens
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import FinishReason, SamplingParams
@@ -117,10 +117,7 @@ def test_a_second_request_of_a_running_session_is_an_error(engine):
 
 
 def test_one_engine_serves_one_event_loop_after_another_and_keeps_its_sessions(llama, engine):
-    computed: list[int] = []
-    llama.register_forward_pre_hook(
-        lambda module, args, kwargs: computed.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    computed = count_computed_tokens(llama)
     prompt = random_ids(30, seed=0)
     first = run(engine.generate(prompt, SamplingParams(4), seed=0, session="a"))
     computed.clear()

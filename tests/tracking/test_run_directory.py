@@ -8,8 +8,8 @@ import yaml
 
 from openmanus_rl.config.load import load_config
 from openmanus_rl.errors import UserError
+from openmanus_rl.files import write_json, write_text
 from openmanus_rl.tracking.checkpoints import CheckpointStore
-from openmanus_rl.tracking.files import write_json, write_text
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
 from openmanus_rl.tracking.versions import describe_commit
 

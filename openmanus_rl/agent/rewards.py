@@ -1,0 +1,42 @@
+"""The world's own rewards on tokens: each on its turn's last sampled token, never on one that was not sampled."""
+
+from collections.abc import Callable
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.errors import UserError
+
+Allocation = list[list[tuple[int, float]]]
+"""For each segment of an episode: (position in the segment, reward)."""
+TokenRewards = Callable[[Episode], Allocation]
+"""What says which tokens of an episode are rewarded."""
+
+
+def turn_rewards(episode: Episode) -> Allocation:
+    """Each turn's environment reward on its last sampled token.
+
+    That of a turn without sampled tokens falls on the turn before it, or on the first that has any.
+    """
+    allocation: Allocation = [[] for _ in episode.segments]
+    waiting = 0.0
+    latest: list[tuple[int, float]] | None = None
+    for rewards, segment in zip(allocation, episode.segments, strict=True):
+        for turn in segment.turns:
+            if turn.token_ids:
+                rewards.append((turn.end - 1, turn.reward + waiting))
+                latest, waiting = rewards, 0.0
+            elif latest is not None:
+                position, reward = latest[-1]
+                latest[-1] = (position, reward + turn.reward)
+            else:
+                waiting += turn.reward
+    if waiting:
+        raise reward_without_token(episode, waiting)
+    return allocation
+
+
+def reward_without_token(episode: Episode, reward: float) -> UserError:
+    """What to raise for a reward that has no token to fall on."""
+    return UserError(
+        f"task {episode.task.item_id}: a reward of {reward} and not one sampled token that it could fall on.",
+        "Leave such an episode out of the batch, or give the agent room for a turn (model.max_context).",
+    )

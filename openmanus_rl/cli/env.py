@@ -1,0 +1,34 @@
+"""`openmanus-rl env`: which worlds there are, and serving one."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openmanus_rl.envs.registry import ENVIRONMENTS
+from openmanus_rl.envs.service.serve import main as serve_main
+
+app = typer.Typer(help="Worlds: list them, serve one over HTTP.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_environments() -> None:
+    """The built-in worlds. Your own is used as module:Class wherever a name is asked for."""
+    table = Table("name", "actions", "success", "score")
+    for name, world in sorted(ENVIRONMENTS.items()):
+        low, high = world.score_range
+        table.add_row(name, world.grammar.describe(), world.success_rule, f"{low:g} … {high:g}")
+    Console().print(table)
+
+
+@app.command()
+def serve(
+    name: Annotated[str, typer.Argument(help="maze, wordle, textcraft, or your own module:Class.")],
+    host: Annotated[str, typer.Option(help="Other than loopback needs a token in the environment.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    options: Annotated[str, typer.Option(help="The world's options as JSON.")] = "{}",
+) -> None:
+    """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
+    code = serve_main(["--env", name, "--host", host, "--port", str(port), "--options", options])
+    raise typer.Exit(code)

@@ -1,0 +1,44 @@
+"""`openmanus-rl eval`: how good a checkpoint, a model, chance or the expert is on held-out tasks."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmanus_rl.cli.presets import choose_preset, flag_overrides
+from openmanus_rl.cli.train import DataDir, EnvName, Overrides
+from openmanus_rl.envs.base import SPLITS
+from openmanus_rl.errors import UserError, did_you_mean
+
+
+def evaluate(
+    model: Annotated[
+        str | None, typer.Argument(help="A run directory, one of its checkpoints, or a model directory.")
+    ] = None,
+    overrides: Overrides = None,
+    policy: Annotated[str | None, typer.Option(help="random or expert, in place of a model.")] = None,
+    env_name: EnvName = None,
+    data_dir: DataDir = None,
+    split: Annotated[str, typer.Option(help="validation, test or train.")] = "validation",
+    n: Annotated[int | None, typer.Option("--n", help="Tasks to play. Default: data.validation_tasks.")] = None,
+    episodes: Annotated[Path | None, typer.Option(help="Directory for the episodes, as JSON lines.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Held-out success with its interval; for a run's checkpoint, the same number as the trainer's validation."""
+    if split not in SPLITS:
+        raise UserError(f"--split {split} is not known. {did_you_mean(split, SPLITS)}")
+    if (model is None) == (policy is None):
+        raise UserError("eval needs a model or --policy.", "For example: openmanus-rl eval runs/maze-grpo")
+    words = flag_overrides(env_name, None, None, data_dir, None, None) + (overrides or [])
+    from openmanus_rl.trainer.checked_config import load_checked_config
+    from openmanus_rl.trainer.standalone import evaluate_baseline, evaluate_model, run_of
+
+    if model is None:
+        config = load_checked_config(choose_preset(None, "grpo", env_name), words)
+        report = evaluate_baseline(config, str(policy), split, n)
+    else:
+        run = run_of(Path(model))
+        preset = run / "config.yaml" if run else choose_preset(None, "grpo", env_name)
+        report = evaluate_model(load_checked_config(preset, words), model, split, n, episodes)
+    typer.echo(json.dumps(report.to_dict()) if as_json else str(report))

@@ -1,0 +1,45 @@
+"""Which preset a command line means, and its flags as config overrides."""
+
+from pathlib import Path
+
+import openmanus_rl
+from openmanus_rl.config.schema import EnvConfig
+from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.errors import UserError, did_you_mean
+
+EXAMPLES = Path(openmanus_rl.__file__).parent.parent / "examples"
+ALGORITHMS = ("grpo", "ppo")
+
+
+def choose_preset(config: Path | None, algorithm: str, env_name: str | None) -> Path:
+    """The given file, else the example for the world and algorithm, else the algorithm's own for any world."""
+    if config is not None:
+        return config
+    if algorithm not in ALGORITHMS:
+        raise UserError(f"--algorithm {algorithm} is not known. {did_you_mean(algorithm, ALGORITHMS)}")
+    name = env_name or EnvConfig().name
+    environment_class(name)
+    for candidate in (EXAMPLES / f"{name}_{algorithm}.yaml", EXAMPLES / f"{algorithm}.yaml"):
+        if candidate.is_file():
+            return candidate
+    raise UserError(f"there are no presets in {EXAMPLES}.", "Pass one with --config.")
+
+
+def flag_overrides(
+    env_name: str | None,
+    num_servers: int | None,
+    base_port: int | None,
+    data_dir: str | None,
+    model: str | None,
+    exp_name_suffix: str | None,
+) -> list[str]:
+    """The guide's flags in the config's words."""
+    flags = {
+        "env.name": env_name,
+        "env.num_servers": num_servers,
+        "env.base_port": base_port,
+        "data.dir": data_dir,
+        "model.path": model,
+        "trainer.name_suffix": f"-{exp_name_suffix}" if exp_name_suffix else None,
+    }
+    return [f"{key}={value}" for key, value in flags.items() if value is not None]

@@ -1,0 +1,67 @@
+"""`openmanus-rl train` and `openmanus-rl sft`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmanus_rl.cli.presets import choose_preset, flag_overrides
+from openmanus_rl.config.load import config_to_yaml
+
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the config.")]
+Preset = Annotated[Path | None, typer.Option("--config", help="A preset (YAML). Default: the one in examples/.")]
+Algorithm = Annotated[str, typer.Option(help="grpo or ppo: which preset in examples/.")]
+EnvName = Annotated[str | None, typer.Option("--env_name", help="maze, wordle, textcraft, or your own module:Class.")]
+NumServers = Annotated[int | None, typer.Option("--num_servers", help="Environment servers to start.")]
+BasePort = Annotated[int | None, typer.Option("--base_port", help="Port of the first server. Default: free ports.")]
+DataDir = Annotated[str | None, typer.Option("--data_dir", help="Where the task files are, or will be made.")]
+Model = Annotated[str | None, typer.Option("--model", help="Hugging Face directory or hub id. Default: tiny.")]
+Suffix = Annotated[str | None, typer.Option("--exp_name_suffix", help="Appended to the run directory's name.")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and stop.")]
+
+
+def train(
+    overrides: Overrides = None,
+    config: Preset = None,
+    algorithm: Algorithm = "grpo",
+    env_name: EnvName = None,
+    num_servers: NumServers = None,
+    base_port: BasePort = None,
+    data_dir: DataDir = None,
+    model: Model = None,
+    exp_name_suffix: Suffix = None,
+    print_config: PrintConfig = False,
+) -> None:
+    """Train an agent; an unfinished run of the same config goes on where it stopped."""
+    words = flag_overrides(env_name, num_servers, base_port, data_dir, model, exp_name_suffix) + (overrides or [])
+    preset = choose_preset(config, algorithm, env_name)
+    # Imported here: a mistake in the command line is told before torch is loaded.
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    resolved = load_checked_config(preset, words)
+    if print_config:
+        typer.echo(config_to_yaml(resolved), nl=False)
+        return
+    from openmanus_rl.trainer.run import train as run
+
+    run(resolved)
+
+
+def sft(
+    output: Annotated[Path, typer.Option("--output", help="Where the model is written.")],
+    overrides: Overrides = None,
+    config: Preset = None,
+    env_name: EnvName = None,
+    data_dir: DataDir = None,
+    model: Model = None,
+    demonstrations: Annotated[
+        Path | None, typer.Option("--data", help="Parquet with AgentTraj conversations. Default: the expert plays.")
+    ] = None,
+) -> None:
+    """Supervised fine-tuning on demonstrations; the loss is on the assistant's tokens only."""
+    words = flag_overrides(env_name, None, None, data_dir, model, None) + (overrides or [])
+    preset = choose_preset(config, "grpo", env_name)
+    from openmanus_rl.trainer.checked_config import load_checked_config
+    from openmanus_rl.trainer.inputs import fine_tune_to
+
+    fine_tune_to(load_checked_config(preset, words), output, demonstrations, typer.echo)

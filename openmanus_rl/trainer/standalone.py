@@ -1,0 +1,96 @@
+"""Evaluation outside a run: a checkpoint, a model directory, chance or the expert."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.envs.base import Split
+from openmanus_rl.envs.baselines import BaselinePolicy, baseline_success
+from openmanus_rl.errors import UserError
+from openmanus_rl.models.load import load_causal_lm, load_tokenizer
+from openmanus_rl.tracking.checkpoints import latest_checkpoint
+from openmanus_rl.tracking.episodes import EpisodeLog
+from openmanus_rl.tracking.run_directory import RunPaths
+from openmanus_rl.tracking.stats import Interval, wilson
+from openmanus_rl.trainer.agents import make_agent, make_engine
+from openmanus_rl.trainer.credit import reward_manager
+from openmanus_rl.trainer.evaluate import evaluate
+from openmanus_rl.trainer.inputs import prepare_tasks
+from openmanus_rl.trainer.services import environment_servers
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """What was evaluated on what, and how it did."""
+
+    env: str
+    policy: str
+    split: str
+    success: Interval
+    metrics: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "env": self.env,
+            "policy": self.policy,
+            "split": self.split,
+            "success": self.success.to_dict(),
+            "metrics": self.metrics,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.env}, {self.split} tasks, {self.policy}: success {self.success}"
+
+
+def run_of(path: Path) -> Path | None:
+    """The run directory that `path` is, or that a checkpoint at `path` belongs to."""
+    for candidate in (path, path.parent.parent):
+        if RunPaths(candidate).config.is_file():
+            return candidate
+    return None
+
+
+def evaluate_baseline(config: RunConfig, policy: str, split: Split, n: int | None) -> EvaluationReport:
+    """Chance or the expert, playing the world in this process."""
+    if policy not in ("random", "expert"):
+        raise UserError(f"--policy {policy} is not known.", "Choose random or expert.")
+    chosen: BaselinePolicy = "random" if policy == "random" else "expert"
+    count = n or config.data.validation_tasks
+    result = baseline_success(config.env.name, chosen, split, count, config.trainer.seed, config.env.options)
+    return EvaluationReport(config.env.name, policy, split, wilson(result.successes, result.episodes), {})
+
+
+def evaluate_model(
+    config: RunConfig, model: str, split: Split, n: int | None, episodes_dir: Path | None
+) -> EvaluationReport:
+    """A model on held-out tasks, as the trainer's validation measures it."""
+    torch.set_num_threads(config.trainer.threads)
+    weights = _weights(model)
+    tasks = prepare_tasks(config, split, n or config.data.validation_tasks)
+    with TemporaryDirectory() as logs, environment_servers(config, Path(logs)) as urls:
+        actor = load_causal_lm(weights)
+        engine = make_engine(config, actor)
+        rewards = reward_manager(config.algorithm.reward_score_fn)
+        agent = make_agent(config, engine, load_tokenizer(weights), urls, rewards)
+        try:
+            evaluation = evaluate(agent, tasks, config.trainer.seed, config.rollout.validation_temperature)
+        finally:
+            agent.close()
+    if episodes_dir is not None:
+        EpisodeLog(episodes_dir).write("validation", 0, evaluation.episodes)
+    return EvaluationReport(config.env.name, model, split, evaluation.success, evaluation.metrics())
+
+
+def _weights(model: str) -> str:
+    """The model directory that a run, a checkpoint or a model directory means."""
+    path = Path(model)
+    if RunPaths(path).config.is_file() and RunPaths(path).checkpoints.is_dir():
+        checkpoint = latest_checkpoint(RunPaths(path).checkpoints)
+        if checkpoint is None:
+            raise UserError(f"{path} has no checkpoint yet.", "Let the run reach its first one (trainer.save_every).")
+        return str(checkpoint.path / "actor")
+    return str(path / "actor") if (path / "actor").is_dir() else model
