@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import uvloop
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
@@ -53,12 +54,13 @@ class OpenManusAgent:
         self.limits = limits
         self.rewards = rewards
         self._sessions = itertools.count()
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
     def run_llm_loop(self, gen_batch: DataProto, output_dir: str | None = None, global_steps: int = 0) -> DataProto:
         """Play every row of `gen_batch` and return the rows of its episodes, rewards on their tokens.
 
-        A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`. Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
+        A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`.
+        Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
         there, one JSON object a line.
         """
         results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]

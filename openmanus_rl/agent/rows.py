@@ -79,8 +79,8 @@ def assert_only_sampled_tokens_train(batch: DataProto) -> None:
         trained = batch.batch["responses"][row][mask[row]].tolist()
         if trained != sampled:
             raise AssertionError(
-                f"row {row} ({batch.non_tensor_batch['item_id'][row]}) would train on {len(trained)} tokens that are not "
-                f"the {len(sampled)} sampled ones: the response mask or the token ids are wrong"
+                f"row {row} ({batch.non_tensor_batch['item_id'][row]}) would train on {len(trained)} tokens that are "
+                f"not the {len(sampled)} sampled ones: the response mask or the token ids are wrong"
             )
 
 

@@ -12,13 +12,13 @@ class EnvConfig(Config):
 
     name: str = "maze"
     """A built-in world (`openmanus-rl env list`) or your own as module:Class."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the world's class, e.g. env.options.size=5."""
     num_servers: int = Field(1, ge=1, le=64)
     """Server processes to start."""
     base_port: int | None = Field(None, ge=1, le=65535)
     """Port of the first server; the next ones follow. Unset: free ports are found."""
-    urls: list[str] = []
+    urls: list[str] = Field(default_factory=list)
     """Servers that run already, started with `openmanus-rl env serve`; none are started then."""
     request_timeout: float = Field(20.0, gt=0)
     """Seconds one call to the world may take, tries included, before the episode counts as failed."""
@@ -61,7 +61,7 @@ class ModelConfig(Config):
 
 
 class WarmStartConfig(Config):
-    """Supervised fine-tuning on an imperfect expert before reinforcement learning, so that there is success to build on."""
+    """Supervised fine-tuning on an imperfect expert, so that reinforcement learning has success to build on."""
 
     enabled: bool | None = None
     """Unset: only for the tiny model, which knows nothing yet; any other is trained as it is."""
@@ -135,11 +135,11 @@ class AlgorithmConfig(Config):
 
     estimator: str = "grpo"
     """Advantage estimator, or your own as module:function."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """Options of the estimator, e.g. algorithm.options.gamma=0.95."""
     loss: str = "ppo"
     """Policy loss, or your own as module:function."""
-    loss_options: dict[str, Any] = {}
+    loss_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the loss, e.g. algorithm.loss_options.clip_high=0.28."""
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
         "token-mean"

@@ -102,6 +102,16 @@ def read_tasks(path: Path, options: Mapping[str, Any] | None = None) -> list[Tas
     return [_task(row) for row in rows]
 
 
+def is_built_for(path: Path, env_name: str, options: Mapping[str, Any], count: int) -> bool:
+    """Whether a file can serve: a user's own always, one of ours if its options are these and it has enough tasks."""
+    if not path.exists():
+        return False
+    with open_parquet(path, "") as file:
+        described = made_from(file)
+        rows = file.metadata.num_rows
+    return not described or (described["fingerprint"] == tasks_fingerprint(env_name, options) and rows >= count)
+
+
 def _refuse_stale(path: Path, env_name: str, options: Mapping[str, Any]) -> None:
     with open_parquet(path, "") as file:
         described = made_from(file)

@@ -38,7 +38,8 @@ class WorkerGroup(Generic[Worker]):
         if mode is Dispatch.RANK0:
             return getattr(self.workers[0], name)(*arguments)
         if mode is Dispatch.SAME:
-            return [getattr(worker, name)(*arguments) for worker in self.workers][0]
+            answers = [getattr(worker, name)(*arguments) for worker in self.workers]
+            return answers[0]
         data, *others = arguments
         parts = data.chunk(len(self.workers))
         return DataProto.concat(

@@ -123,7 +123,7 @@ class Environment(ABC):
     def step(self, action: str) -> StepResult:
         """Do one action. Raises `EpisodeOver` after the end."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most worlds hold nothing
         """Free what the world holds. Closing twice is fine."""
 
     def state_key(self) -> str | None:
@@ -135,7 +135,7 @@ class Environment(ABC):
         return None
 
     def random_action(self, uniform: float) -> str:
-        """A valid action of this state chosen by `uniform` in [0, 1): the random policy, and the demonstrator's errors."""
+        """A valid action chosen by `uniform` in [0, 1): the random policy, and the demonstrator's errors."""
         raise NotImplementedError(f"{self.name} offers no random action")
 
     def snapshot(self) -> Any:

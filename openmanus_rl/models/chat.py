@@ -5,8 +5,9 @@ once what it puts around a message; from then on each turn appends tokens, and n
 World text is data: what looks like a special token in it is encoded as plain text, so a world cannot end a turn.
 """
 
+import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
@@ -59,6 +60,7 @@ class ChatRenderer:
                 "Use an instruction-tuned model, or add a chat_template.jinja to its directory.",
             )
         self._tokenizer = tokenizer
+        self._plain_ids = _plain_encoder(tokenizer)
         specials = [(id_, token) for id_, token in tokenizer.added_tokens_decoder.items() if token.special]
         specials.sort(key=lambda entry: -len(entry[1].content))
         self._special_ids = [id_ for id_, _ in specials]
@@ -136,10 +138,7 @@ class ChatRenderer:
 
     def encode_content(self, text: str) -> list[int]:
         """Text as plain tokens, whatever special tokens it seems to contain."""
-        if not text:
-            return []
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        return ids
+        return self._plain_ids(text) if text else []
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of sampled tokens, without the stop token at their end."""
@@ -218,6 +217,17 @@ class ChatRenderer:
         if not whole.startswith(until_answer):
             raise _not_preserving("it rewrites earlier text when a message is added:", until_answer, whole)
         return whole[len(until_answer) :]
+
+
+def _plain_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
+    """Text to ids with no special tokens in it. The Rust tokenizer itself takes a third of its wrapper's time."""
+    if not tokenizer.is_fast:
+        return lambda text: tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+    plain = copy.deepcopy(tokenizer.backend_tokenizer)
+    plain.encode_special_tokens = True
+    plain.no_padding()
+    plain.no_truncation()
+    return lambda text: plain.encode(text, add_special_tokens=False).ids
 
 
 def _dummy(role: str) -> Message:

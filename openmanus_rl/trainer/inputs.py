@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -19,7 +20,14 @@ from openmanus_rl.data.demonstrations import (
     texts,
     write_demonstrations,
 )
-from openmanus_rl.data.tasks import build_tasks, effective_options, read_tasks, tasks_path, write_tasks
+from openmanus_rl.data.tasks import (
+    build_tasks,
+    effective_options,
+    is_built_for,
+    read_tasks,
+    tasks_path,
+    write_tasks,
+)
 from openmanus_rl.envs.base import Split, Task
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
@@ -46,9 +54,9 @@ def prepare_inputs(config: RunConfig, say: Progress) -> Inputs:
 
 
 def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
-    """The first `count` tasks of the split's file, which is built if it is missing."""
+    """The first `count` tasks of the split's file. One that is missing, or that was built otherwise, is built."""
     path = tasks_path(config.data.dir, config.env.name, split)
-    if not path.exists():
+    if not is_built_for(path, config.env.name, config.env.options, count):
         write_tasks(path, build_tasks(config.env.name, split, count, config.env.options), config.env.options)
     return read_tasks(path, config.env.options)[:count]
 
@@ -73,6 +81,24 @@ def prepare_model(config: RunConfig, tasks: list[Task], say: Progress) -> str:
     else:
         Path(base).rename(model_dir)
     return str(model_dir)
+
+
+def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path | None, say: Progress) -> None:
+    """Supervised fine-tuning alone: the config's model on given demonstrations, or on those of the world's expert."""
+    torch.set_num_threads(config.trainer.threads)
+    if demonstrations_file is None:
+        tasks = prepare_tasks(config, "train", config.data.train_tasks)
+        demonstrations_file = directory.with_name(f"{directory.name}-demonstrations.parquet")
+        demonstrations = _demonstrations(config, tasks, demonstrations_file, say)
+    else:
+        demonstrations = read_demonstrations(demonstrations_file)
+    with TemporaryDirectory() as scratch:
+        base = config.model.path
+        if base == "tiny":
+            base = str(Path(scratch) / "untrained")
+            _build_tiny(config, demonstrations, Path(base), say)
+        _warm_start(config, base, demonstrations, directory, say)
+    say(f"model: {directory}")
 
 
 def _recipe(config: RunConfig) -> str:

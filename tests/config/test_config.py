@@ -1,0 +1,122 @@
+"""One typed tree: presets, overrides, and errors that say what to do."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from openmanus_rl.config.effect import check_effect
+from openmanus_rl.config.load import config_from_dict, config_to_yaml, given_keys, load_config, override_keys
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.errors import UserError
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_wins_over_the_preset_and_the_preset_over_defaults(tmp_path):
+    preset = write(tmp_path / "p.yaml", "trainer: {steps: 7, seed: 3}\n")
+    config = load_config(preset, ["trainer.seed=9", "actor.lr=1e-5"])
+    assert (config.trainer.steps, config.trainer.seed, config.actor.lr) == (7, 9, 1e-5)
+    assert config.rollout.group_size == RunConfig().rollout.group_size
+
+
+def test_a_mistyped_key_suggests_the_right_one():
+    with pytest.raises(UserError, match=r"algorithm\.estimtor is not a key\. Did you mean algorithm\.estimator\?"):
+        load_config(None, ["algorithm.estimtor=grpo"])
+
+
+def test_a_key_in_the_wrong_section_is_found_in_the_right_one():
+    with pytest.raises(UserError, match=r"Did you mean rollout\.group_size\?"):
+        load_config(None, ["trainer.group_size=4"])
+
+
+def test_a_value_of_the_wrong_type_names_its_key_and_value():
+    with pytest.raises(UserError, match=r"trainer\.steps='many'"):
+        load_config(None, ["trainer.steps=many"])
+
+
+@pytest.mark.parametrize("word", ["trainer.steps", "=3", "--steps"])
+def test_a_word_that_is_no_override_says_how_one_looks(word):
+    with pytest.raises(UserError, match="key=value"):
+        load_config(None, [word])
+
+
+def test_a_missing_preset_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere\.yaml"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+def test_a_preset_that_is_not_a_mapping_is_refused(tmp_path):
+    with pytest.raises(UserError, match="keys and values"):
+        load_config(write(tmp_path / "p.yaml", "- a\n- b\n"))
+
+
+def test_the_printed_config_loads_to_the_same_config():
+    config = load_config(None, ["env.options.size=5", "algorithm.kl.where=loss"])
+    assert config_from_dict(yaml.safe_load(config_to_yaml(config))) == config
+
+
+def test_given_keys_are_those_of_the_preset_and_the_command_line(tmp_path):
+    preset = write(tmp_path / "p.yaml", "trainer: {steps: 7}\n")
+    assert set(given_keys(load_config(preset, ["env.name=wordle"]))) == {"trainer.steps", "env.name"}
+    assert override_keys(["env.name=wordle", "trainer.seed=1"]) == ["env.name", "trainer.seed"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "requires"),
+    [
+        (["critic.lr=1e-3"], "critic.lr", {"group"}),
+        (["algorithm.bootstrap_cut_episodes=false"], "algorithm.bootstrap_cut_episodes", {"group"}),
+        (["algorithm.drop_zero_variance_groups=false"], "algorithm.drop_zero_variance_groups", {"critic"}),
+        (["algorithm.kl.coefficient=0.1"], "algorithm.kl.coefficient", {"group"}),
+        (["algorithm.kl.where=loss", "algorithm.kl.target=0.1"], "algorithm.kl.target", {"group"}),
+        (["algorithm.kl.where=reward", "algorithm.kl.horizon=10"], "algorithm.kl.horizon", {"group"}),
+        (["model.path=some/dir", "model.tiny.layers=3"], "model.tiny.layers", {"group"}),
+        (["warm_start.enabled=false", "warm_start.lr=1e-3"], "warm_start.lr", {"group"}),
+        (["env.urls=[http://127.0.0.1:1]", "env.num_servers=2"], "env.num_servers", {"group"}),
+    ],
+)
+def test_a_key_that_the_mode_ignores_is_an_error_that_says_why(overrides, key, requires):
+    config = load_config(None, overrides)
+    with pytest.raises(UserError, match=rf"{key} has no effect: .*\n.*Remove it, or"):
+        check_effect(config, override_keys(overrides), requires)
+
+
+@pytest.mark.parametrize("preset", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_a_whole_run(preset):
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    load_checked_config(preset, [])
+    assert len(preset.read_text().splitlines()) <= 40
+
+
+def test_an_override_of_the_mode_does_not_blame_the_presets_other_keys():
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    preset = next(path for path in EXAMPLES if path.stem == "maze_ppo")
+    assert load_checked_config(preset, ["model.path=some/dir"]).model.path == "some/dir"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["algorithm.options.lambda=0.9"], "algorithm.options.lambda is not an option"),
+        (["algorithm.estimator=grop"], "Did you mean grpo"),
+        (["rollout.group_size=1"], "needs at least 2"),
+        (["rollout.temperature=0"], "explores nothing"),
+        (["algorithm.reward_score_fn=nothing"], "reward score function"),
+        (["env.options.colour=red"], "colour"),
+        (["agent.template=prose"], "action template"),
+    ],
+)
+def test_a_config_that_cannot_train_is_refused_before_anything_starts(overrides, complaint):
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    preset = next(path for path in EXAMPLES if path.stem == "maze_grpo")
+    with pytest.raises(UserError, match=complaint):
+        load_checked_config(preset, overrides)
