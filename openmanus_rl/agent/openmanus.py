@@ -13,14 +13,14 @@ import torch
 import uvloop
 
 from openmanus_rl.agent.episode import Episode, StopReason
-from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
+from openmanus_rl.agent.play import EngineFailure, EpisodeRequest, Player, play_episode
 from openmanus_rl.agent.records import write_episodes
 from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
 from openmanus_rl.agent.rows import episodes_to_rows, objects
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Environment, Task, stable_hash
 from openmanus_rl.envs.client.base import EnvFailure, EnvTimeout
-from openmanus_rl.envs.registry import ENVIRONMENTS
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.protocol import DataProto
 
@@ -66,7 +66,7 @@ class OpenManusAgent:
         results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]
         if output_dir is not None:
             episodes = [result["episode"] for result in results]
-            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes)
+            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes, self.rewards)
         return self._convert_rollout_results_to_dataproto(results, gen_batch)
 
     def play(
@@ -86,7 +86,9 @@ class OpenManusAgent:
 
     def _run_single_rollout(self, initial_prompt_ids: torch.Tensor, task_idx: int) -> dict[str, Any]:
         """Play task number `task_idx` of the world once, with instructions given as the tokens of their text."""
-        task = self._task(f"{self.player.env_name}_{task_idx}", initial_prompt_ids)
+        name = self.player.env_name
+        world = environment_class(name).name if ":" in name else name
+        task = self._task(f"{world}_{task_idx}", initial_prompt_ids)
         request = EpisodeRequest(task, group=task_idx, sample=0, seed=task_idx, temperature=1.0)
         return _result(self.play([request])[0])
 
@@ -100,6 +102,11 @@ class OpenManusAgent:
             raise UserError(
                 f"all {len(episodes)} episodes failed, the first by {episodes[0].stop_reason}: {episodes[0].failure}",
                 "The environment servers' logs are in the run directory under env/.",
+            )
+        if not any(episode.sampled_tokens for episode in samples):
+            raise UserError(
+                f"not one token was sampled in {len(samples)} episodes: their prompts leave no room for a turn.",
+                "Raise model.max_context, or lower agent.max_tokens_per_turn or agent.max_observation_tokens.",
             )
         rows = episodes_to_rows(samples, self.player.renderer.pad_token_id, self.rewards)
         rows.meta_info = {**original_batch.meta_info, "episodes": episodes}
@@ -128,8 +135,14 @@ class OpenManusAgent:
     def _tasks(self, gen_batch: DataProto) -> list[Task]:
         if "task" in gen_batch.non_tensor_batch:
             return list(gen_batch.non_tensor_batch["task"])
+        columns = gen_batch.batch if gen_batch.batch is not None else {}
+        if "item_id" not in gen_batch.non_tensor_batch or "input_ids" not in columns:
+            raise UserError(
+                "the generation batch says neither `task` nor `item_id` with `input_ids`: nothing can be played.",
+                "Make it with generation_batch(tasks, seed, temperature).",
+            )
         item_ids = gen_batch.non_tensor_batch["item_id"]
-        return [self._task(item_id, ids) for item_id, ids in zip(item_ids, gen_batch.batch["input_ids"], strict=True)]
+        return [self._task(item_id, ids) for item_id, ids in zip(item_ids, columns["input_ids"], strict=True)]
 
     def _task(self, item_id: str, instruction_ids: torch.Tensor) -> Task:
         renderer = self.player.renderer
@@ -148,8 +161,11 @@ class OpenManusAgent:
                 on_end(episode)
             return episode
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(play_one(request)) for request in requests]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(play_one(request)) for request in requests]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors  # a user's mistake is shown as one, not as a group of them
         return [task.result() for task in tasks]
 
     async def _play_with_retries(self, request: EpisodeRequest) -> Episode:
@@ -174,7 +190,7 @@ class OpenManusAgent:
         except TimeoutError:
             failed.stop_reason = StopReason.ABORTED
             failed.failure = f"the episode took longer than {self.limits.episode_timeout:g} s"
-        except RuntimeError as error:
+        except EngineFailure as error:
             failed.stop_reason, failed.failure = StopReason.ENGINE_FAILURE, str(error)
         return failed
 

@@ -8,11 +8,16 @@ from openmanus_rl.agent.templates import ActionTemplate, opening_messages
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task, stable_hash
 from openmanus_rl.envs.client.base import EnvironmentClient, Handle
+from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
 from openmanus_rl.models.chat import ChatRenderer
 
 CUT_MARK = " … "
 """Stands where the middle of a long observation was cut."""
+
+
+class EngineFailure(Exception):
+    """The engine raised while it sampled. The episode is not a sample."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,9 @@ async def _play_turns(
             episode.stop_reason = StopReason.ABORTED
             episode.failure = f"generation ended by {completion.finish_reason}"
             return
+        if completion.finish_reason is FinishReason.CONTEXT:
+            episode.stop_reason = StopReason.CONTEXT_FULL
+            return
         parsed = player.template.parse(turn.text)
         turn.action, turn.invalid_reason = parsed.action, parsed.invalid_reason
         if parsed.action is None:
@@ -91,9 +99,11 @@ async def _play_turns(
             if result.truncated:
                 episode.stop_reason = StopReason.TRUNCATED
         # The observation is appended even after the last turn: the critic reads the value of a cut episode there.
-        ended = turn.token_ids[-1] in player.renderer.stop_token_ids
-        segment.ids.extend(player.renderer.append_ids(ended, _shorten(player, turn.observation)))
+        fits = _append_observation(player, segment, turn)
         if episode.stop_reason is StopReason.TRUNCATED:
+            return
+        if not fits:
+            episode.stop_reason = StopReason.CONTEXT_FULL
             return
 
 
@@ -101,6 +111,16 @@ def _open_segment(player: Player, task: Task, started: Handle) -> Segment:
     observation = _shorten(player, started.observation.text)
     ids = player.renderer.prompt_ids(opening_messages(task.prompt or started.instructions, observation))
     return Segment(ids=ids, prompt_length=len(ids))
+
+
+def _append_observation(player: Player, segment: Segment, turn: Turn) -> bool:
+    """Append what the turn led to, unless the segment would be longer than the context; says whether it was."""
+    ended = turn.token_ids[-1] in player.renderer.stop_token_ids
+    ids = player.renderer.append_ids(ended, _shorten(player, turn.observation))
+    fits = len(segment.ids) + len(ids) <= player.max_context
+    if fits:
+        segment.ids.extend(ids)
+    return fits
 
 
 def _budget_spent(player: Player, episode: Episode, segment: Segment) -> StopReason | None:
@@ -127,13 +147,18 @@ async def _generate(
         stop_token_ids=player.renderer.stop_token_ids,
     )
     began = time.monotonic()
-    completion = await player.engine.generate(
-        list(segment.ids),
-        sampling,
-        seed=stable_hash(f"{episode.seed}/{index}") >> 1,
-        session=session,
-        deadline=deadline,
-    )
+    try:
+        completion = await player.engine.generate(
+            list(segment.ids),
+            sampling,
+            seed=stable_hash(f"{episode.seed}/{index}") >> 1,
+            session=session,
+            deadline=deadline,
+        )
+    except UserError:
+        raise
+    except Exception as error:
+        raise EngineFailure(f"{type(error).__name__}: {error}") from error
     turn = Turn(
         start=len(segment.ids),
         token_ids=completion.token_ids,
@@ -153,10 +178,12 @@ async def _generate(
 def _shorten(player: Player, text: str) -> str:
     """Cut the middle out of an observation longer than the limit in tokens."""
     limit = player.config.max_observation_tokens
-    if len(text) <= limit:  # a token is at least one character
+    if len(text.encode()) <= limit:  # a token is at least one byte
         return text
     ids = player.renderer.encode_content(text)
     if len(ids) <= limit:
         return text
     half = (limit - len(player.renderer.encode_content(CUT_MARK))) // 2
-    return player.renderer.decode(ids[:half]) + CUT_MARK + player.renderer.decode(ids[-half:])
+    # A character whose bytes were cut apart decodes to replacement characters, which are longer than what was cut.
+    head, tail = player.renderer.decode(ids[:half]), player.renderer.decode(ids[-half:])
+    return head.rstrip("\ufffd") + CUT_MARK + tail.lstrip("\ufffd")

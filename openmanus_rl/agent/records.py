@@ -26,6 +26,8 @@ def read_episodes(path: Path) -> list[Episode]:
 def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
     """An episode as plain values. Per-token lists are as long as their segment, null where nothing was sampled."""
     task = episode.task
+    # A failed episode is no sample, so nothing scores it. Score functions may note on the episode what they said.
+    allocation = rewards(episode) if episode.stop_reason.is_sample else [[] for _ in episode.segments]
     return {
         "env": task.env,
         "item_id": task.item_id,
@@ -42,7 +44,7 @@ def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
         ],
         "segments": [
             _segment_to_dict(segment, on_tokens)
-            for segment, on_tokens in zip(episode.segments, rewards(episode), strict=True)
+            for segment, on_tokens in zip(episode.segments, allocation, strict=True)
         ],
         "task": {
             "seed": task.seed,

@@ -75,8 +75,9 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
 def assert_only_sampled_tokens_train(batch: DataProto) -> None:
     """Law 2, proven on the batch before every update: the tokens under the mask are those the engine returned."""
     mask = batch.batch["response_mask"].bool()
+    responses = batch.batch["input_ids"][:, -mask.shape[1] :]  # what the workers read
     for row, sampled in enumerate(batch.non_tensor_batch["sampled_ids"]):
-        trained = batch.batch["responses"][row][mask[row]].tolist()
+        trained = responses[row][mask[row]].tolist()
         if trained != sampled:
             raise AssertionError(
                 f"row {row} ({batch.non_tensor_batch['item_id'][row]}) would train on {len(trained)} tokens that are "

@@ -88,4 +88,5 @@ def _optional_column(batch: DataProto, name: str) -> Tensor | None:
 def _columns(batch: DataProto) -> TensorDict:
     if batch.batch is None:
         raise UserError("the batch has no tensors.")
-    return batch.batch
+    columns: TensorDict = batch.batch
+    return columns

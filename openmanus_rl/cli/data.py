@@ -8,28 +8,26 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from openmanus_rl.data.inspect import describe_parquet
-from openmanus_rl.data.tasks import build_tasks, tasks_path, write_tasks
+from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Split
-from openmanus_rl.errors import UserError
 
 app = typer.Typer(help="Task files (parquet): build and look.", no_args_is_help=True)
 
 
 @app.command()
 def build(
-    name: Annotated[str, typer.Argument(help="maze, wordle, textcraft, or your own module:Class.")],
-    data_dir: Annotated[Path, typer.Option("--data_dir", help="Files go to DIR/NAME/.")] = Path("data"),
-    train: Annotated[int, typer.Option(help="Training tasks.")] = 4096,
-    validation: Annotated[int, typer.Option(help="Validation tasks.")] = 512,
-    test: Annotated[int, typer.Option(help="Test tasks.")] = 512,
-    options: Annotated[str, typer.Option(help="The world's options as JSON.")] = "{}",
+    name: WorldName,
+    data_dir: Annotated[Path, typer.Option("--data_dir", help="Files go to DIR/ENV/.")] = Path("data"),
+    train: Annotated[int, typer.Option(help="Training tasks.", min=1)] = 4096,
+    validation: Annotated[int, typer.Option(help="Validation tasks.", min=1)] = 512,
+    test: Annotated[int, typer.Option(help="Test tasks.", min=1)] = 512,
+    options: WorldOptions = "{}",
 ) -> None:
     """Write train, validation and test tasks; no task is in two of them."""
-    try:
-        chosen = json.loads(options)
-    except json.JSONDecodeError as error:
-        raise UserError(f"--options is not JSON: {error}", "For example: --options '{\"size\": 5}'") from error
+    # Imported here, as below: worlds are listed and served where pyarrow is not installed.
+    from openmanus_rl.data.tasks import build_tasks, tasks_path, write_tasks
+
+    chosen = read_options(options)
     counts: dict[Split, int] = {"train": train, "validation": validation, "test": test}
     for split, count in counts.items():
         path = tasks_path(data_dir, name, split)
@@ -44,6 +42,8 @@ def inspect(
     examples: Annotated[int, typer.Option(help="Rows to show.", min=0)] = 2,
 ) -> None:
     """What is in a parquet file."""
+    from openmanus_rl.data.inspect import describe_parquet
+
     description = describe_parquet(file, examples)
     console = Console()
     console.print(f"{description.path}: {description.rows:,} rows, {description.bytes:,} bytes", highlight=False)

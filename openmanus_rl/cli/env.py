@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from openmanus_rl.cli.options import WorldName, WorldOptions
 from openmanus_rl.envs.registry import ENVIRONMENTS
 from openmanus_rl.envs.service.serve import main as serve_main
 
@@ -24,11 +25,14 @@ def list_environments() -> None:
 
 @app.command()
 def serve(
-    name: Annotated[str, typer.Argument(help="maze, wordle, textcraft, or your own module:Class.")],
+    name: WorldName,
     host: Annotated[str, typer.Option(help="Other than loopback needs a token in the environment.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
-    options: Annotated[str, typer.Option(help="The world's options as JSON.")] = "{}",
+    options: WorldOptions = "{}",
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
-    code = serve_main(["--env", name, "--host", host, "--port", str(port), "--options", options])
+    try:
+        code = serve_main(["--env", name, "--host", host, "--port", str(port), "--options", options])
+    except KeyboardInterrupt:  # the way to end it, so no failure; its sessions are closed by now
+        code = 0
     raise typer.Exit(code)

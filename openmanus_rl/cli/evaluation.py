@@ -8,6 +8,8 @@ import typer
 
 from openmanus_rl.cli.presets import choose_preset, flag_overrides
 from openmanus_rl.cli.train import DataDir, EnvName, Overrides
+from openmanus_rl.config.effect import check_used
+from openmanus_rl.config.load import override_keys
 from openmanus_rl.envs.base import SPLITS
 from openmanus_rl.errors import UserError, did_you_mean
 
@@ -21,24 +23,27 @@ def evaluate(
     env_name: EnvName = None,
     data_dir: DataDir = None,
     split: Annotated[str, typer.Option(help="validation, test or train.")] = "validation",
-    n: Annotated[int | None, typer.Option("--n", help="Tasks to play. Default: data.validation_tasks.")] = None,
+    n: Annotated[int | None, typer.Option("--n", min=1, help="Tasks to play. Default: data.validation_tasks.")] = None,
     episodes: Annotated[Path | None, typer.Option(help="Directory for the episodes, as JSON lines.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Held-out success with its interval; for a run's checkpoint, the same number as the trainer's validation."""
     if split not in SPLITS:
         raise UserError(f"--split {split} is not known. {did_you_mean(split, SPLITS)}")
+    words = flag_overrides(env_name, None, None, data_dir, None, None) + (overrides or [])
+    if model is not None and "=" in model and not Path(model).exists():
+        words.append(model)
+        model = None
     if (model is None) == (policy is None):
         raise UserError("eval needs a model or --policy.", "For example: openmanus-rl eval runs/maze-grpo")
-    words = flag_overrides(env_name, None, None, data_dir, None, None) + (overrides or [])
+    check_used(override_keys(words), "eval" if model else "eval --policy")
     from openmanus_rl.trainer.checked_config import load_checked_config
-    from openmanus_rl.trainer.standalone import evaluate_baseline, evaluate_model, run_of
+    from openmanus_rl.trainer.standalone import config_of, evaluate_baseline, evaluate_model, run_of
 
+    run = run_of(Path(model)) if model else None
+    config = config_of(run, words) if run else load_checked_config(choose_preset(None, "grpo", words), words)
     if model is None:
-        config = load_checked_config(choose_preset(None, "grpo", env_name), words)
         report = evaluate_baseline(config, str(policy), split, n)
     else:
-        run = run_of(Path(model))
-        preset = run / "config.yaml" if run else choose_preset(None, "grpo", env_name)
-        report = evaluate_model(load_checked_config(preset, words), model, split, n, episodes)
+        report = evaluate_model(config, model, split, n, episodes)
     typer.echo(json.dumps(report.to_dict()) if as_json else str(report))

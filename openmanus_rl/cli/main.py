@@ -4,8 +4,12 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, train
+from openmanus_rl.cli import data, env, evaluation, play, train
 from openmanus_rl.errors import UserError
+
+MISTAKE = 2
+STOPPED = 130
+"""Exit codes: a user's mistake, and Ctrl-C (as shells count it: 128 + SIGINT)."""
 
 app = typer.Typer(
     name="openmanus-rl",
@@ -17,6 +21,7 @@ app = typer.Typer(
 app.command(name="train")(train.train)
 app.command(name="sft")(train.sft)
 app.command(name="eval")(evaluation.evaluate)
+app.command(name="play")(play.play)
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 
@@ -26,8 +31,22 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"openmanus-rl: error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("openmanus-rl: stopped", file=sys.stderr)
-        sys.exit(130)
+        _fail(str(error), MISTAKE)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _OF_TRAINING:
+            raise
+        _fail(f"{error.name} is not installed.\n    It comes with: pip install 'openmanus-rl[train]'", MISTAKE)
+    except SystemExit as end:
+        if end.code == STOPPED:  # what typer makes of Ctrl-C
+            _fail("stopped", STOPPED)
+        raise
+
+
+_OF_TRAINING = {"torch", "transformers", "tokenizers", "safetensors", "tensordict", "numpy", "pyarrow", "matplotlib"}
+"""What the package goes without where only worlds are served."""
+
+
+def _fail(message: str, code: int) -> None:
+    kind = "" if code == STOPPED else "error: "
+    print(f"openmanus-rl: {kind}{message}", file=sys.stderr)
+    sys.exit(code)

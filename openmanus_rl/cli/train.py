@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from openmanus_rl.cli.presets import choose_preset, flag_overrides
-from openmanus_rl.config.load import config_to_yaml
+from openmanus_rl.cli.presets import choose_preset, flag_overrides, value_of
+from openmanus_rl.config.effect import check_used
+from openmanus_rl.config.load import config_to_yaml, override_keys
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the config.")]
 Preset = Annotated[Path | None, typer.Option("--config", help="A preset (YAML). Default: the one in examples/.")]
-Algorithm = Annotated[str, typer.Option(help="grpo or ppo: which preset in examples/.")]
+Algorithm = Annotated[str | None, typer.Option(help="grpo (the default) or ppo: which preset in examples/.")]
 EnvName = Annotated[str | None, typer.Option("--env_name", help="maze, wordle, textcraft, or your own module:Class.")]
 NumServers = Annotated[int | None, typer.Option("--num_servers", help="Environment servers to start.")]
 BasePort = Annotated[int | None, typer.Option("--base_port", help="Port of the first server. Default: free ports.")]
@@ -23,7 +24,7 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the res
 def train(
     overrides: Overrides = None,
     config: Preset = None,
-    algorithm: Algorithm = "grpo",
+    algorithm: Algorithm = None,
     env_name: EnvName = None,
     num_servers: NumServers = None,
     base_port: BasePort = None,
@@ -32,13 +33,19 @@ def train(
     exp_name_suffix: Suffix = None,
     print_config: PrintConfig = False,
 ) -> None:
-    """Train an agent; an unfinished run of the same config goes on where it stopped."""
+    """Train an agent; an unfinished run of the same config goes on where it stopped.
+
+    Ctrl-C finishes the step, saves, and exits with code 130. trainer.resume=RUN goes on with that run and its config.
+    """
     words = flag_overrides(env_name, num_servers, base_port, data_dir, model, exp_name_suffix) + (overrides or [])
-    preset = choose_preset(config, algorithm, env_name)
+    resumed = value_of("trainer.resume", words)
+    goes_on = config is None and resumed not in (None, "auto", "never")
+    preset = None if goes_on else choose_preset(config, algorithm or "grpo", words)
     # Imported here: a mistake in the command line is told before torch is loaded.
     from openmanus_rl.trainer.checked_config import load_checked_config
+    from openmanus_rl.trainer.continuation import stored_config
 
-    resolved = load_checked_config(preset, words)
+    resolved = load_checked_config(preset, words) if preset else stored_config(Path(str(resumed)), words, algorithm)
     if print_config:
         typer.echo(config_to_yaml(resolved), nl=False)
         return
@@ -60,7 +67,9 @@ def sft(
 ) -> None:
     """Supervised fine-tuning on demonstrations; the loss is on the assistant's tokens only."""
     words = flag_overrides(env_name, None, None, data_dir, model, None) + (overrides or [])
-    preset = choose_preset(config, "grpo", env_name)
+    check_used(override_keys(words), "sft --data" if demonstrations else "sft")
+    words.append("warm_start.enabled=true")
+    preset = choose_preset(config, "grpo", words)
     from openmanus_rl.trainer.checked_config import load_checked_config
     from openmanus_rl.trainer.inputs import fine_tune_to
 

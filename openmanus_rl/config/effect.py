@@ -16,6 +16,54 @@ def check_effect(config: RunConfig, given: Iterable[str], requires: Set[str]) ->
                 raise UserError(f"{key} has no effect: {reason}.", f"Remove it, or {remedy}.")
 
 
+def check_used(given: Iterable[str], verb: str) -> None:
+    """Refuse a given key that `verb` does not read."""
+    used = USED_BY[verb]
+    for key in sorted(given):
+        if not any(fnmatch(key, pattern) for pattern in used):
+            raise UserError(f"{key} has no effect on {verb}.", f"Remove it. {verb} reads: {', '.join(used)}.")
+
+
+_FINE_TUNING = (
+    "model.*",
+    "warm_start.epochs",
+    "warm_start.lr",
+    "warm_start.batch_tokens",
+    "trainer.seed",
+    "trainer.threads",
+)
+_WORLD = ("env.name", "env.options*")
+USED_BY = {
+    "sft": (
+        *_WORLD,
+        *_FINE_TUNING,
+        "data.dir",
+        "data.train_tasks",
+        "warm_start.demonstrations",
+        "warm_start.error_rate",
+        "agent.template",
+        "agent.max_turns",
+    ),
+    "sft --data": _FINE_TUNING,
+    "eval": (
+        "env.*",
+        "data.dir",
+        "data.validation_*",
+        "model.max_context",
+        "agent.*",
+        "rollout.concurrency",
+        "rollout.episode_timeout",
+        "rollout.retries",
+        "rollout.validation_temperature",
+        "algorithm.reward_score_fn",
+        "trainer.seed",
+        "trainer.threads",
+    ),
+    "eval --policy": (*_WORLD, "data.validation_tasks", "trainer.seed"),
+}
+"""The keys that each verb beside `train` reads."""
+
+
 def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]]:
     """Patterns of keys without effect, the reason, and what would give them one."""
     estimator = f"algorithm.estimator={config.algorithm.estimator}"

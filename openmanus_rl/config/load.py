@@ -3,6 +3,8 @@
 Later wins: field defaults, then the preset's YAML, then the command line.
 """
 
+import difflib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from openmanus_rl.config.schema import RunConfig
-from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.errors import UserError
 
 
 def load_config(preset: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
@@ -63,19 +65,35 @@ def given_keys(config: BaseModel, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
+def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys on which two configs differ, with both values."""
+    for name in type(one).model_fields:
+        first, second = getattr(one, name), getattr(other, name)
+        if isinstance(first, BaseModel):
+            yield from differing_keys(first, second, f"{prefix}{name}.")
+        elif first != second:
+            yield f"{prefix}{name}", first, second
+
+
 def config_to_yaml(config: RunConfig) -> str:
     """The resolved tree as YAML."""
     return yaml.safe_dump(config.model_dump(), sort_keys=False)
 
 
 def _suggest(key: str, siblings: list[str]) -> str:
-    """The closest sibling; a key put in the wrong section is looked for in all of them."""
-    suggestion = did_you_mean(key, siblings)
-    if suggestion.startswith("Did"):
-        return suggestion
-    leaf = key.rpartition(".")[2]
-    same_leaf = [known for known in _all_keys(RunConfig) if known.rpartition(".")[2] == leaf]
-    return f"Did you mean {' or '.join(same_leaf)}?" if same_leaf else suggestion
+    """The key of this name in another section, else the closest sibling."""
+    leaf = _leaf(key)
+    elsewhere = [known for known in _all_keys(RunConfig) if _leaf(known) == leaf]
+    if elsewhere:
+        return f"Did you mean {' or '.join(elsewhere)}?"
+    # Compared without the section, which would make every sibling look alike.
+    by_leaf = {_leaf(sibling): sibling for sibling in siblings}
+    close = difflib.get_close_matches(leaf, by_leaf, n=1)
+    return f"Did you mean {by_leaf[close[0]]}?" if close else f"Known: {', '.join(siblings)}."
+
+
+def _leaf(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -89,7 +107,7 @@ def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def _read_preset(path: Path) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"there is no preset at {path}.", "Presets are the YAML files in examples/.") from error
     except yaml.YAMLError as error:
         raise UserError(f"{path} is not YAML: {error}") from error
@@ -102,21 +120,31 @@ def _parse_override(word: str) -> tuple[list[str], Any]:
     key, equals, text = word.partition("=")
     if not equals or not key:
         raise UserError(f"{word!r} is not an override.", "Write key=value, e.g. trainer.steps=20.")
+    path = key.split(".")
+    if _takes_text(path) and text != "null":
+        return path, text
     try:
         value = yaml.safe_load(text) if text else ""
     except yaml.YAMLError as error:
         raise UserError(f"the value of {word!r} is not YAML: {error}") from error
-    if isinstance(value, str):
-        value = _number(value)
-    return key.split("."), value
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
+    return path, value
 
 
-def _number(text: str) -> Any:
-    """YAML reads 1e-3 as text; a user means a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+"""YAML reads 1e-3 as text; a user means a number."""
+
+
+def _takes_text(path: list[str]) -> bool:
+    """Whether the field at `path` holds text: then `7` is a name, not a number."""
+    annotation: Any = RunConfig
+    for part in path:
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return False
+        field = annotation.model_fields.get(part)
+        annotation = field.annotation if field else None
+    return annotation in (str, str | None)
 
 
 def _set(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -33,6 +33,8 @@ class DataConfig(Config):
     """Tasks in the training file when it is built; a world with fewer gives all it has."""
     validation_tasks: int = Field(256, ge=1)
     """Held-out tasks on which success is measured, before, during and after training."""
+    validation_samples: int = Field(1, ge=1)
+    """Episodes per held-out task; more than 1 where a world has few tasks."""
 
 
 class TinyModelConfig(Config):

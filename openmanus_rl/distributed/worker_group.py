@@ -34,14 +34,14 @@ class WorkerGroup(Generic[Worker]):
             raise AttributeError(f"{self.worker_cls.__name__}.{name} is not marked with @dispatch")
         return partial(self._call, name, mode)
 
-    def _call(self, name: str, mode: Dispatch, *arguments: Any) -> Any:
+    def _call(self, name: str, mode: Dispatch, *arguments: Any, **named: Any) -> Any:
         if mode is Dispatch.RANK0:
-            return getattr(self.workers[0], name)(*arguments)
+            return getattr(self.workers[0], name)(*arguments, **named)
         if mode is Dispatch.SAME:
-            answers = [getattr(worker, name)(*arguments) for worker in self.workers]
+            answers = [getattr(worker, name)(*arguments, **named) for worker in self.workers]
             return answers[0]
         data, *others = arguments
         parts = data.chunk(len(self.workers))
         return DataProto.concat(
-            [getattr(worker, name)(part, *others) for worker, part in zip(self.workers, parts, strict=True)]
+            [getattr(worker, name)(part, *others, **named) for worker, part in zip(self.workers, parts, strict=True)]
         )

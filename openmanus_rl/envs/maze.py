@@ -137,11 +137,11 @@ def _inside(cell: Cell, size: int) -> bool:
 
 
 def describe_in_slots(layout: MazeLayout, position: Cell, visited: set[Cell]) -> str:
-    """`up open down seen left wall right open goal x+3 y-1`: every word has its place."""
+    """`up:open down:seen left:wall right:open goal x+3 y-1`: every word has its place."""
     words = []
     for direction in DIRECTIONS:
         there = layout.neighbour(position, direction)
-        words += [direction, "wall" if there is None else "seen" if there in visited else "open"]
+        words.append(f"{direction}:{'wall' if there is None else 'seen' if there in visited else 'open'}")
     right = layout.goal[1] - position[1]
     upwards = position[0] - layout.goal[0]
     return f"{' '.join(words)} goal x{right:+d} y{upwards:+d}"
@@ -180,7 +180,7 @@ class Maze(Environment):
     """A square of cells with walls between some of them; the player walks from the start to the goal.
 
     Each turn is one of `up`, `down`, `left`, `right`. What is seen is one line with a fixed place for everything:
-    `up open down seen left wall right open goal x+3 y-1`. A direction is `open` (free, and not visited yet in this
+    `up:open down:seen left:wall right:open goal x+3 y-1`. A direction is `open` (free, and not visited yet in this
     episode), `seen` (free, visited) or `wall`. The goal is given from the player: x grows to the right, y upwards,
     so here it is three columns to the right and one row down.
 
@@ -196,9 +196,9 @@ class Maze(Environment):
         tuple(ActionForm(direction, rf"(?:move\s+)?(?P<direction>{direction})") for direction in DIRECTIONS)
     )
     success_rule: ClassVar[str] = "the player stands on the goal within max_steps turns"
-    score_range: ClassVar[tuple[float, float]] = (-1.6, 1.0)
+    score_range: ClassVar[tuple[float, float]] = (-1.2, 1.0)
 
-    def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 16, wording: str = "slots") -> None:
+    def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 12, wording: str = "slots") -> None:
         if not 2 <= size <= 64:
             raise UserError(f"maze: size is {size}", "A maze has 2 to 64 cells on a side.")
         if not 0 <= open_walls <= 1:

@@ -16,8 +16,7 @@ def token_log_probs(
     position_ids: Tensor,
     select_mask: Tensor,
     temperature: float = 1.0,
-    with_entropy: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor]:
     """Log-prob of the token at each selected position, and the entropy of the distribution it came from.
 
     All tensors are [rows, tokens]; the results are float32 and 0 where nothing is selected. The token at t is
@@ -37,11 +36,8 @@ def token_log_probs(
     labels_N = input_ids[select_mask]
     normaliser_N = logits_NV.logsumexp(-1)
     log_probs_N = logits_NV.gather(-1, labels_N[:, None]).squeeze(-1) - normaliser_N
-    log_probs_RT = _spread(log_probs_N, select_mask)
-    if not with_entropy:
-        return log_probs_RT, None
     mean_logit_N = ((logits_NV - normaliser_N[:, None]).exp() * logits_NV).sum(-1)
-    return log_probs_RT, _spread(normaliser_N - mean_logit_N, select_mask)
+    return _spread(log_probs_N, select_mask), _spread(normaliser_N - mean_logit_N, select_mask)
 
 
 def check_head(model: PreTrainedModel) -> None:

@@ -29,7 +29,7 @@ CHAT_TEMPLATE = (
 """One token opens a message and one ends it, so that turns are short."""
 
 WORD = r"\s?[^\s]+|\s"
-"""A word keeps the blank before it and the signs in it: `Action:` and ` x+3` can each become one token."""
+"""A word keeps the blank or line break before it and the signs in it: ` left:wall` can become one token."""
 
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 256
 

@@ -46,7 +46,8 @@ class DataProto:
     Slices share the memory of tensors and arrays, as they do in torch and numpy.
     """
 
-    batch: TensorDict | None = None
+    batch: Any = None
+    """A TensorDict, or None without tensors; typed so that columns can be indexed without asking first."""
     non_tensor_batch: dict[str, Array] = field(default_factory=dict)
     meta_info: dict[str, Any] = field(default_factory=dict)
 

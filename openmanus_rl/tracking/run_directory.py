@@ -97,7 +97,7 @@ def choose_run_directory(root: Path, base_name: str, config: RunConfig, resume: 
     - anything else is the path of the run to continue, whatever its config was.
     """
     if resume not in ("auto", "never"):
-        return RunChoice(_existing_run(Path(resume)), continues=True)
+        return RunChoice(existing_run(Path(resume)), continues=True)
     if resume == "auto":
         for _, path in sorted(_numbered_runs(root, base_name), reverse=True):
             if _can_continue(path, config):
@@ -105,7 +105,8 @@ def choose_run_directory(root: Path, base_name: str, config: RunConfig, resume: 
     return RunChoice(_new_directory(root, base_name), continues=False)
 
 
-def _existing_run(path: Path) -> Path:
+def existing_run(path: Path) -> Path:
+    """The path of a run that can go on, or an error that says why it cannot."""
     paths = RunPaths(path)
     if not paths.config.is_file():
         raise UserError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator, loss_options
 from openmanus_rl.config.effect import check_effect
-from openmanus_rl.config.load import given_keys, load_config, override_keys
+from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import effective_options
 from openmanus_rl.errors import UserError
@@ -14,11 +14,20 @@ from openmanus_rl.rewards.registry import find_score_function
 
 
 def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
-    """The preset must make sense by itself; each override must have an effect in the mode they choose together."""
+    """The preset must make sense by itself; each override must have an effect in the mode they choose together.
+
+    A preset may be a whole printed config: a key that stands at its default is never blamed.
+    """
     if preset is not None:
         alone = load_config(preset)
-        check_effect(alone, given_keys(alone), find_estimator(alone.algorithm.estimator).requires)
-    config = load_config(preset, overrides)
+        changed = {key for key, *_ in differing_keys(alone, RunConfig())}
+        check_effect(alone, changed & set(given_keys(alone)), find_estimator(alone.algorithm.estimator).requires)
+    return load_run_config(preset, overrides)
+
+
+def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
+    """The config of a run, which was checked when that began, with overrides that must each have an effect."""
+    config = load_config(stored, overrides)
     requires = find_estimator(config.algorithm.estimator).requires
     check_effect(config, override_keys(overrides), requires)
     estimator_options(config.algorithm.estimator, config.algorithm.options)

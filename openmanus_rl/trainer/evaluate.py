@@ -18,7 +18,7 @@ VALIDATION_STEP = -1
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One episode for each task. Failed episodes are not counted, but said."""
+    """The episodes of all tasks. Failed episodes are not counted, but said."""
 
     success: Interval
     episodes: list[Episode]
@@ -37,22 +37,26 @@ def evaluate(
     tasks: Sequence[Task],
     seed: int,
     temperature: float,
+    samples: int = 1,
     on_end: Callable[[Episode], None] | None = None,
 ) -> Evaluation:
-    """Play each task once. The same weights, tasks and seed give the same number, wherever it is called."""
+    """Play each task `samples` times. The same weights, tasks and seed give the same number, wherever it is called."""
     requests = [
         EpisodeRequest(
             task,
             group=index,
-            sample=0,
-            seed=episode_seed(seed, VALIDATION_STEP, task.item_id, 0),
+            sample=sample,
+            seed=episode_seed(seed, VALIDATION_STEP, task.item_id, sample),
             temperature=temperature,
         )
         for index, task in enumerate(tasks)
+        for sample in range(samples)
     ]
     episodes = agent.play(requests, on_end)
-    samples = [episode for episode in episodes if episode.stop_reason.is_sample]
-    if not samples:
+    played = [episode for episode in episodes if episode.stop_reason.is_sample]
+    if not played:
         reasons = Counter(f"{episode.stop_reason}: {episode.failure}" for episode in episodes)
         raise UserError(f"all {len(episodes)} episodes failed, most by {reasons.most_common(1)[0][0]}")
-    return Evaluation(wilson(sum(episode.success for episode in samples), len(samples)), episodes)
+    for episode in played:
+        agent.rewards(episode)  # notes the scores on the episode
+    return Evaluation(wilson(sum(episode.success for episode in played), len(played)), episodes)

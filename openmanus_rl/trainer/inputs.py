@@ -1,8 +1,8 @@
 """What a run starts from: its tasks, and its model, built and warm-started once and kept for the next run."""
 
 import hashlib
+import inspect
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from openmanus_rl.data.demonstrations import (
 )
 from openmanus_rl.data.tasks import (
     build_tasks,
+    directory_name,
     effective_options,
     is_built_for,
     read_tasks,
@@ -29,12 +30,18 @@ from openmanus_rl.data.tasks import (
     write_tasks,
 )
 from openmanus_rl.envs.base import Split, Task
+from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.errors import UserError
+from openmanus_rl.files import written_aside
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
 from openmanus_rl.trainer.sft import fine_tune
 
 Progress = Callable[[str], None]
+
+MODEL = "model"
+"""The model's directory within its place in the cache."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +53,17 @@ class Inputs:
     model_dir: str
 
 
-def prepare_inputs(config: RunConfig, say: Progress) -> Inputs:
-    """Build what is missing; a second run with the same config finds everything in place."""
+def prepare_inputs(config: RunConfig, pinned_model: Path, say: Progress) -> Inputs:
+    """Build what is missing; a second run with the same config finds everything in place.
+
+    The model is copied to `pinned_model`, and a run that goes on starts from that, whatever the cache holds by then.
+    """
     train = prepare_tasks(config, "train", config.data.train_tasks)
     validation = prepare_tasks(config, "validation", config.data.validation_tasks)
-    return Inputs(train, validation, prepare_model(config, train, say))
+    if not pinned_model.exists():
+        model_dir = prepare_model(config, train, say)
+        save_model(load_causal_lm(model_dir), load_tokenizer(model_dir), pinned_model)
+    return Inputs(train, validation, str(pinned_model))
 
 
 def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
@@ -65,65 +78,68 @@ def prepare_model(config: RunConfig, tasks: list[Task], say: Progress) -> str:
     """The directory or hub id of the model that reinforcement learning starts from."""
     if config.model.path != "tiny" and not config.warm_starts:
         return config.model.path
-    home = Path(config.trainer.cache_dir) / f"{config.env.name.rpartition(':')[2]}-{_recipe(config)}"
-    model_dir = home / "model"
-    if model_dir.exists():
-        say(f"model: {model_dir} (made by an earlier run)")
-        return str(model_dir)
-    shutil.rmtree(home, ignore_errors=True)
-    demonstrations = _demonstrations(config, tasks, home / "demonstrations.parquet", say)
-    base = config.model.path
-    if base == "tiny":
-        base = str(home / "untrained")
-        _build_tiny(config, demonstrations, Path(base), say)
-    if config.warm_starts:
-        _warm_start(config, base, demonstrations, model_dir, say)
-    else:
-        Path(base).rename(model_dir)
-    return str(model_dir)
+    demonstrated = tasks[: config.warm_start.demonstrations]
+    world = directory_name(config.env.name)
+    home = Path(config.trainer.cache_dir) / f"{world}-{_recipe(config, demonstrated)}"
+    if home.exists():
+        say(f"model: {home / MODEL} (made by an earlier run)")
+        return str(home / MODEL)
+    with written_aside(home) as aside:
+        demonstrations = _demonstrations(config, demonstrated, aside / "demonstrations.parquet", say)
+        _make_model(config, demonstrations, aside / MODEL, say)
+    return str(home / MODEL)
 
 
 def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path | None, say: Progress) -> None:
     """Supervised fine-tuning alone: the config's model on given demonstrations, or on those of the world's expert."""
+    if directory.exists():
+        raise UserError(f"{directory} is there already.", "Give a new directory with --output, or remove that one.")
     torch.set_num_threads(config.trainer.threads)
     if demonstrations_file is None:
-        tasks = prepare_tasks(config, "train", config.data.train_tasks)
+        tasks = prepare_tasks(config, "train", config.data.train_tasks)[: config.warm_start.demonstrations]
         demonstrations_file = directory.with_name(f"{directory.name}-demonstrations.parquet")
         demonstrations = _demonstrations(config, tasks, demonstrations_file, say)
     else:
         demonstrations = read_demonstrations(demonstrations_file)
-    with TemporaryDirectory() as scratch:
-        base = config.model.path
-        if base == "tiny":
-            base = str(Path(scratch) / "untrained")
-            _build_tiny(config, demonstrations, Path(base), say)
-        _warm_start(config, base, demonstrations, directory, say)
+    _make_model(config, demonstrations, directory, say)
     say(f"model: {directory}")
 
 
-def _recipe(config: RunConfig) -> str:
-    """A name for everything that decides what the model is."""
+def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
+    """A name for everything that decides what the model is; the world's own file is, while it is being written."""
     described = {
         "version": __version__,
         "env": [config.env.name, effective_options(config.env.name, config.env.options)],
-        "template": config.agent.template,
+        "world": Path(inspect.getfile(environment_class(config.env.name))).read_text(),
+        "format": [opening_messages("", ""), TEMPLATES.lookup(config.agent.template).render("")],
+        "max_turns": config.agent.max_turns,
         "model": config.model.model_dump(),
         "warm_start": config.warm_start.model_dump(),
-        "train_tasks": config.data.train_tasks,
+        "tasks": [[task.item_id, task.prompt] for task in demonstrated],
         "seed": config.trainer.seed,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def _make_model(config: RunConfig, demonstrations: list[Demonstration], directory: Path, say: Progress) -> None:
+    """Build the tiny model, or take the given one, and warm-start it."""
+    with TemporaryDirectory() as scratch:
+        base = config.model.path
+        if base == "tiny":
+            base = str(Path(scratch) / "untrained") if config.warm_starts else str(directory)
+            _build_tiny(config, demonstrations, Path(base), say)
+        if config.warm_starts:
+            _warm_start(config, base, demonstrations, directory, say)
+
+
 def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progress) -> list[Demonstration]:
     warm_start = config.warm_start
-    chosen = tasks[: warm_start.demonstrations]
-    say(f"demonstrations: {len(chosen)} tasks by an expert that errs in {warm_start.error_rate:.0%} of its actions")
+    say(f"demonstrations: {len(tasks)} tasks by an expert that errs in {warm_start.error_rate:.0%} of its actions")
     write_demonstrations(
         path,
         demonstrate(
             config.env.name,
-            chosen,
+            tasks,
             warm_start.error_rate,
             config.trainer.seed,
             config.env.options,
@@ -147,7 +163,7 @@ def _build_tiny(config: RunConfig, demonstrations: list[Demonstration], director
         max_positions=config.model.max_context,
     )
     build_tiny_model(directory, texts(demonstrations), spec, config.trainer.seed)
-    say(f"model: built in {directory}")
+    say(f"model: tiny, {tiny.layers} layers of width {tiny.hidden_size}")
 
 
 def _warm_start(

@@ -4,6 +4,7 @@ It composes the rooms and knows no algorithm by name: what an estimator requires
 """
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.sampler import TaskSampler
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.envs.base import stable_hash
+from openmanus_rl.errors import UserError
 from openmanus_rl.inference.embedded import EmbeddedEngine
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.tracking.checkpoints import CheckpointStore
@@ -55,8 +57,9 @@ class RayPPOTrainer:
         self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
         self.kl_control = kl_controller(config.algorithm.kl)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
-        self.episode_log = EpisodeLog(run.episodes)
-        self.progress = Progress()
+        self.rewards = reward_manager(config.algorithm.reward_score_fn)
+        self.episode_log = EpisodeLog(run.episodes, self.rewards)
+        self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
         self._session_began = time.monotonic()
 
@@ -93,8 +96,7 @@ class RayPPOTrainer:
         )
         actor = self.roles.actor.local
         self.engine = make_engine(config, actor.model)
-        rewards = reward_manager(config.algorithm.reward_score_fn)
-        self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, rewards)
+        self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, self.rewards)
 
     def resume(self) -> None:
         """Go on from the newest checkpoint that is whole; without one, from the start."""
@@ -103,7 +105,13 @@ class RayPPOTrainer:
             return
         for reason in checkpoint.skipped:
             self.console.note(f"a damaged checkpoint was passed over: {reason}")
-        self.progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
+        progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
+        if progress.tasks != self.progress.tasks:
+            raise UserError(
+                f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
+                "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
+            )
+        self.progress = progress
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
 
     def fit(self) -> tuple[Interval, Interval]:
@@ -117,7 +125,7 @@ class RayPPOTrainer:
         )
         logs = [log for log in (metrics, board) if log is not None]
         self._sync_weights()
-        if self.progress.step == 0 and not self.progress.success_before:
+        if not self.progress.success_before:
             before = self._validate()
             self.progress.success_before = before.success.to_dict()
             for log in logs:
@@ -125,14 +133,11 @@ class RayPPOTrainer:
             self._save_checkpoint()
         self.console.stage(Stage.EPISODES, "update and checkpoint follow, again and again")
         self.console.begin_training(self.progress.step)
-        after = Interval(**self.progress.success_before)
         with self._finish_the_step_when_interrupted():
             while self.progress.step < self.config.trainer.steps and not self.stop_requested:
                 step_metrics = self._train_step()
                 if self._is_due(self.config.trainer.validate_every):
-                    evaluation = self._validate()
-                    after = evaluation.success
-                    step_metrics |= evaluation.metrics()
+                    step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics)
                 if self._is_due(self.config.trainer.save_every) or self.stop_requested:
@@ -140,7 +145,7 @@ class RayPPOTrainer:
         self.console.end_training()
         for log in logs:
             log.close()
-        return Interval(**self.progress.success_before), after
+        return Interval(**self.progress.success_before), Interval(**self.progress.success_after)
 
     def close(self) -> None:
         """End the agent's connections."""
@@ -166,6 +171,7 @@ class RayPPOTrainer:
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
         self.progress.train_seconds += updated - began
+        self._note_failures(episodes)
         metrics |= episode_metrics(episodes, "train")
         metrics |= {
             "time/rollout": played - began,
@@ -202,10 +208,15 @@ class RayPPOTrainer:
         """Held-out success, shown, with every episode written down."""
         config = self.config
         evaluation = evaluate(
-            self.agent, self.inputs.validation, config.trainer.seed, config.rollout.validation_temperature
+            self.agent,
+            self.inputs.validation,
+            config.trainer.seed,
+            config.rollout.validation_temperature,
+            config.data.validation_samples,
         )
         self.episode_log.write("validation", self.progress.step, evaluation.episodes)
         self.console.validation(self.progress.step, evaluation.success)
+        self.progress.success_after = evaluation.success.to_dict()
         return evaluation
 
     def _save_checkpoint(self) -> Path:
@@ -231,6 +242,15 @@ class RayPPOTrainer:
         if count:
             self.episode_log.write("train", step, episodes[:count])
 
+    def _note_failures(self, episodes: list[Episode]) -> None:
+        """A failed episode is not a sample; that some failed is not kept from whoever watches."""
+        failed = [episode for episode in episodes if not episode.stop_reason.is_sample]
+        if failed:
+            first = failed[0]
+            self.console.note(
+                f"{len(failed)} of {len(episodes)} episodes failed, the first by {first.stop_reason}: {first.failure}"
+            )
+
     @contextmanager
     def _finish_the_step_when_interrupted(self) -> Iterator[None]:
         """The first Ctrl-C (or SIGTERM) ends the run after the present step; a second one at once."""
@@ -239,7 +259,9 @@ class RayPPOTrainer:
             if self.stop_requested:
                 raise KeyboardInterrupt
             self.stop_requested = True
-            self.console.note("stopping after this step; press Ctrl-C again to stop at once")
+            # In a thread of its own: the signal may have come in the middle of a line that is being written.
+            text = "stopping after this step; press Ctrl-C again to stop at once"
+            threading.Thread(target=self.console.note, args=[text], daemon=True).start()
 
         previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -7,11 +7,11 @@ import torch
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import directory_name
-from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
 from openmanus_rl.tracking.console import RunConsole, RunReport, Stage
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
-from openmanus_rl.trainer.inputs import Inputs, prepare_inputs
+from openmanus_rl.trainer.continuation import take_over
+from openmanus_rl.trainer.inputs import prepare_inputs
 from openmanus_rl.trainer.ppo import RayPPOTrainer
 from openmanus_rl.trainer.services import environment_servers
 
@@ -20,23 +20,29 @@ INITIAL_MODEL = "initial_model"
 
 
 def train(config: RunConfig) -> Path:
-    """Run, or go on with a run that was stopped; its directory."""
+    """Run, or go on with a run that was stopped; its directory.
+
+    Ctrl-C (or SIGTERM) in training finishes the step and saves; then `KeyboardInterrupt` is raised as anywhere else.
+    """
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    name = config.trainer.name or f"{directory_name(config.env.name)}-{algorithm_name(config)}"
+    name = config.trainer.name or f"{directory_name(config.env.name)}-{directory_name(algorithm_name(config))}"
     choice = choose_run_directory(
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
     with RunDirectory(choice.path) as run, RunConsole(config.trainer.steps) as console:
-        if not choice.continues:
+        if choice.continues:
+            take_over(run, config)
+        else:
             run.write_config(config)
             run.write_versions({"run": config.trainer.seed})
+            run.log_event("started")
         console.note(f"run directory: {run.path}")
-        with environment_servers(config, run.env_logs) as urls:
-            console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(urls)}")
+        with environment_servers(config, run.env_logs) as services, services.blamed_for_failures():
+            console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(services.urls)}")
             console.stage(Stage.WORKERS)
-            inputs = _pin_model(run, prepare_inputs(config, console.note))
-            trainer = RayPPOTrainer(config, run, inputs, urls, console)
+            inputs = prepare_inputs(config, run.path / INITIAL_MODEL, console.note)
+            trainer = RayPPOTrainer(config, run, inputs, services.urls, console)
             trainer.init_workers()
             try:
                 trainer.resume()
@@ -46,22 +52,15 @@ def train(config: RunConfig) -> Path:
     return run.path
 
 
-def _pin_model(run: RunDirectory, inputs: Inputs) -> Inputs:
-    """Keep a copy of the first model in the run directory; a resumed run starts from that, whatever the cache holds."""
-    pinned = run.path / INITIAL_MODEL
-    if not pinned.exists():
-        save_model(load_causal_lm(inputs.model_dir), load_tokenizer(inputs.model_dir), pinned)
-    return Inputs(inputs.train, inputs.validation, str(pinned))
-
-
 def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: RunConsole) -> None:
     before, after = trainer.fit()
     progress = trainer.progress
     learning_curve(run.metrics, run.picture, f"{config.env.name}, {algorithm_name(config)}")
     if progress.step < config.trainer.steps:
+        run.log_event("stopped", step=progress.step)
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
-        console.note(f"the same command goes on from there; or: trainer.resume={run.path}")
-        return
+        console.note(f"the same command goes on from there; or: openmanus-rl train trainer.resume={run.path}")
+        raise KeyboardInterrupt
     run.write_summary(
         {
             "env": config.env.name,
@@ -78,6 +77,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
             "steps": progress.step,
         }
     )
+    run.log_event("finished", step=progress.step)
     checkpoint = trainer.checkpoints.latest()
     console.summary(
         RunReport(
@@ -103,8 +103,9 @@ def algorithm_name(config: RunConfig) -> str:
 
 def _try_next(config: RunConfig, run: Path) -> list[str]:
     other = "grpo" if algorithm_name(config) == "ppo" else "ppo"
+    elsewhere = "maze" if config.env.name == "wordle" else "wordle"
     return [
         f"./train_{other}.sh --env_name {config.env.name}   the same world with {other.upper()}",
-        "./train_grpo.sh --env_name wordle   another world",
+        f"./train_grpo.sh --env_name {elsewhere}   another world",
         f".venv/bin/openmanus-rl eval {run} --split test   tasks that nothing was chosen on",
     ]

@@ -5,14 +5,38 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from openmanus_rl.config.schema import RunConfig
-from openmanus_rl.envs.launch import launch_servers
+from openmanus_rl.envs.launch import EnvServers, launch_servers
+from openmanus_rl.errors import UserError
+
+
+class Services:
+    """Where a world is played: servers of this run, or ones of the user's own that run already."""
+
+    def __init__(self, urls: list[str], servers: EnvServers | None = None) -> None:
+        self.urls = urls
+        self._servers = servers
+
+    @contextmanager
+    def blamed_for_failures(self) -> Iterator[None]:
+        """If the work of the block cannot go on and servers of this run have ended, say that in its place."""
+        try:
+            yield
+        except UserError as error:
+            dead = self._servers.dead() if self._servers else {}
+            if not dead:
+                raise
+            url, end = next(iter(dead.items()))
+            raise UserError(
+                f"{len(dead)} of {len(self.urls)} environment servers ended in mid-run; that at {url}: {end}",
+                error.what,
+            ) from error
 
 
 @contextmanager
-def environment_servers(config: RunConfig, log_dir: Path) -> Iterator[list[str]]:
-    """URLs of servers: the config's own, or ones that live as long as this block."""
+def environment_servers(config: RunConfig, log_dir: Path) -> Iterator[Services]:
+    """Servers: the config's own, or ones that live as long as this block."""
     if config.env.urls:
-        yield config.env.urls
+        yield Services(config.env.urls)
         return
     with launch_servers(
         config.env.name,
@@ -21,4 +45,4 @@ def environment_servers(config: RunConfig, log_dir: Path) -> Iterator[list[str]]
         base_port=config.env.base_port,
         log_dir=log_dir,
     ) as servers:
-        yield servers.urls
+        yield Services(servers.urls, servers)

@@ -1,5 +1,7 @@
 """Evaluation outside a run: a checkpoint, a model directory, chance or the expert."""
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,6 +9,7 @@ from typing import Any
 
 import torch
 
+from openmanus_rl.config.load import override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Split
 from openmanus_rl.envs.baselines import BaselinePolicy, baseline_success
@@ -17,6 +20,7 @@ from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import Interval, wilson
 from openmanus_rl.trainer.agents import make_agent, make_engine
+from openmanus_rl.trainer.checked_config import load_run_config
 from openmanus_rl.trainer.credit import reward_manager
 from openmanus_rl.trainer.evaluate import evaluate
 from openmanus_rl.trainer.inputs import prepare_tasks
@@ -47,11 +51,20 @@ class EvaluationReport:
 
 
 def run_of(path: Path) -> Path | None:
-    """The run directory that `path` is, or that a checkpoint at `path` belongs to."""
-    for candidate in (path, path.parent.parent):
+    """The run directory that `path` is, or that a checkpoint or its model at `path` belongs to."""
+    within = path.resolve()
+    for candidate in (within, *list(within.parents)[:3]):
         if RunPaths(candidate).config.is_file():
             return candidate
     return None
+
+
+def config_of(run: Path, overrides: Sequence[str]) -> RunConfig:
+    """The config of a run for playing beside it: ports that were asked for belong to the run."""
+    config = load_run_config(RunPaths(run).config, overrides)
+    if "env.base_port" in override_keys(overrides):
+        return config
+    return config.model_copy(update={"env": config.env.model_copy(update={"base_port": None})})
 
 
 def evaluate_baseline(config: RunConfig, policy: str, split: Split, n: int | None) -> EvaluationReport:
@@ -70,18 +83,24 @@ def evaluate_model(
     """A model on held-out tasks, as the trainer's validation measures it."""
     torch.set_num_threads(config.trainer.threads)
     weights = _weights(model)
+    actor, tokenizer = load_causal_lm(weights), load_tokenizer(weights)
     tasks = prepare_tasks(config, split, n or config.data.validation_tasks)
-    with TemporaryDirectory() as logs, environment_servers(config, Path(logs)) as urls:
-        actor = load_causal_lm(weights)
-        engine = make_engine(config, actor)
-        rewards = reward_manager(config.algorithm.reward_score_fn)
-        agent = make_agent(config, engine, load_tokenizer(weights), urls, rewards)
-        try:
-            evaluation = evaluate(agent, tasks, config.trainer.seed, config.rollout.validation_temperature)
-        finally:
-            agent.close()
+    rewards = reward_manager(config.algorithm.reward_score_fn)
+    with (
+        TemporaryDirectory() as logs,
+        environment_servers(config, Path(logs)) as services,
+        services.blamed_for_failures(),
+        closing(make_agent(config, make_engine(config, actor), tokenizer, services.urls, rewards)) as agent,
+    ):
+        evaluation = evaluate(
+            agent,
+            tasks,
+            config.trainer.seed,
+            config.rollout.validation_temperature,
+            config.data.validation_samples,
+        )
     if episodes_dir is not None:
-        EpisodeLog(episodes_dir).write("validation", 0, evaluation.episodes)
+        EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
     return EvaluationReport(config.env.name, model, split, evaluation.success, evaluation.metrics())
 
 

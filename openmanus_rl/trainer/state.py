@@ -23,7 +23,11 @@ class Progress:
     sampled_tokens: int = 0
     train_seconds: float = 0.0
     total_seconds: float = 0.0
-    success_before: dict[str, float] = field(default_factory=dict)
+    success_before: dict[str, Any] = field(default_factory=dict)
+    success_after: dict[str, Any] = field(default_factory=dict)
+    """The last measurement."""
+    tasks: int = 0
+    """A fingerprint of the training tasks: the sampler's position means something only for the same ones."""
 
 
 def write_state(

@@ -40,7 +40,7 @@ class ReferenceWorker:
 
     def _forward(self, micro: MicroBatch, response_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         log_probs, entropy = token_log_probs(
-            self.model, micro.input_ids, None, micro.position_ids, micro.sampled, self.temperature, with_entropy=True
+            self.model, micro.input_ids, None, micro.position_ids, micro.sampled, self.temperature
         )
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 

@@ -26,9 +26,10 @@ class Optimiser:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.adamw, lr_factor)
 
     def step(self) -> float:
-        """One step with the gradients at hand, which are cleared; returns their norm before clipping."""
+        """One step with the gradients at hand, which are cleared in any case; returns their norm before clipping."""
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.grad_clip))
         if not math.isfinite(norm):
+            self.adamw.zero_grad(set_to_none=True)
             raise FloatingPointError(f"the gradient is not finite (norm {norm}): nothing was updated")
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)

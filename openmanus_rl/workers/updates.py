@@ -10,7 +10,7 @@ from openmanus_rl.protocol import DataProto
 
 
 def mini_batches(data: DataProto, config: OptimConfig, seed: int) -> Iterator[DataProto]:
-    """`epochs` passes over the episodes in a shuffled order, each in `mini_batches` parts.
+    """`epochs` passes over the episodes in a shuffled order, each in `mini_batches` parts of like size.
 
     The segments of an episode stay together, so that a mean per episode is one over whole episodes.
     """
@@ -19,7 +19,7 @@ def mini_batches(data: DataProto, config: OptimConfig, seed: int) -> Iterator[Da
     for epoch in range(config.epochs):
         generator = torch.Generator().manual_seed(seed * 1_000 + epoch)
         order = episodes[torch.randperm(len(episodes), generator=generator)]
-        for part in order.chunk(config.mini_batches):
+        for part in order.tensor_split(min(config.mini_batches, len(order))):
             yield data[torch.isin(episode_index, part)]
 
 

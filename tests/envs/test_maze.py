@@ -35,7 +35,7 @@ def layout_of(item_id: str) -> MazeLayout:
 
 def test_the_observation_has_a_fixed_place_for_everything():
     side = "(open|seen|wall)"
-    shape = re.compile(rf"up {side} down {side} left {side} right {side} goal x[+-]\d y[+-]\d")
+    shape = re.compile(rf"up:{side} down:{side} left:{side} right:{side} goal x[+-]\d y[+-]\d")
     for number in range(50):
         observation = Maze().reset(Task("maze", f"maze_{number}"))
         assert shape.fullmatch(observation.text)
@@ -52,9 +52,9 @@ def test_the_goal_offset_counts_right_and_up():
 def test_a_step_moves_the_goal_offset_and_marks_the_way_back_as_seen():
     maze = Maze()
     before = maze.reset(Task("maze", "maze_3")).text
-    direction = next(d for d in DIRECTIONS if f"{d} open" in before)
+    direction = next(d for d in DIRECTIONS if f"{d}:open" in before)
     after = maze.step(direction).observation.text
-    assert f"{OPPOSITE[direction]} seen" in after
+    assert f"{OPPOSITE[direction]}:seen" in after
     offsets = [tuple(map(int, re.findall(r"[+-]\d", text))) for text in (before, after)]
     down, right = DIRECTIONS[direction]
     assert offsets[1] == (offsets[0][0] - right, offsets[0][1] + down)
@@ -71,7 +71,7 @@ def test_reaching_the_goal_pays_one_and_ends_the_episode():
 def test_a_wall_costs_and_leaves_the_player_in_place():
     maze = Maze()
     before = maze.reset(Task("maze", "maze_1")).text
-    direction = next(d for d in DIRECTIONS if f"{d} wall" in before)
+    direction = next(d for d in DIRECTIONS if f"{d}:wall" in before)
     result = maze.step(direction)
     assert (result.reward, result.observation.text, result.done) == (-0.1, before, False)
 

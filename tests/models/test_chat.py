@@ -103,7 +103,7 @@ def test_a_turn_cut_before_its_end_token_is_ended_for_it(name):
 
 
 def test_a_turn_of_the_tiny_model_costs_three_tokens_beside_its_words():
-    assert len(RENDERERS["tiny"].append_ids(True, OBSERVATION)) == 11 + 3
+    assert len(RENDERERS["tiny"].append_ids(True, OBSERVATION)) == 7 + 3
 
 
 @each_template

@@ -45,7 +45,7 @@ def brute_force(model, ids, attention, select, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_log_probs_and_entropy_equal_the_whole_models(model, temperature):
     ids, attention, positions, select = rows()
-    log_probs, entropy = token_log_probs(model, ids, attention, positions, select, temperature, with_entropy=True)
+    log_probs, entropy = token_log_probs(model, ids, attention, positions, select, temperature)
     expected_log_probs, expected_entropy = brute_force(model, ids, attention, select, temperature)
     torch.testing.assert_close(log_probs, expected_log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(entropy, expected_entropy, atol=1e-5, rtol=1e-5)
@@ -59,14 +59,10 @@ def test_the_gradient_equals_the_whole_models(model):
         (log_probs.sum() + 0.1 * entropy.sum()).backward()
         return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
-    ours = gradient(*token_log_probs(model, ids, attention, positions, select, 1.0, with_entropy=True))
+    ours = gradient(*token_log_probs(model, ids, attention, positions, select, 1.0))
     expected = gradient(*brute_force(model, ids, attention, select, 1.0))
     assert expected.abs().max() > 0.1
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
-
-
-def test_entropy_is_computed_only_when_asked_for(model):
-    assert token_log_probs(model, *rows())[1] is None
 
 
 def test_a_batch_with_nothing_selected_has_a_zero_gradient(model):

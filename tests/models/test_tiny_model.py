@@ -46,7 +46,7 @@ def test_a_turn_is_short_in_tokens():
     assert TOKENIZER.tokenize(OBSERVATION) == [
         word if i == 0 else "Ġ" + word for i, word in enumerate(OBSERVATION.split(" "))
     ]
-    assert len(TOKENIZER.tokenize(ANSWER)) == 6
+    assert len(TOKENIZER.tokenize(ANSWER)) == 5
 
 
 def test_each_role_costs_one_token_and_each_message_one_end():

@@ -1,0 +1,80 @@
+"""Going on with a run that `trainer.resume` names: what may differ from the call that began it."""
+
+import json
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from openmanus_rl.algorithms.registry import find_estimator
+from openmanus_rl.config.load import differing_keys, load_config
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.errors import UserError
+from openmanus_rl.tracking.run_directory import RunDirectory, RunPaths, existing_run
+from openmanus_rl.trainer.checked_config import load_run_config
+
+_MAY_CHANGE = (
+    "env.num_servers",
+    "env.base_port",
+    "env.urls",
+    "env.request_timeout",
+    "data.dir",
+    "rollout.concurrency",
+    "rollout.episode_timeout",
+    "rollout.retries",
+    "*.micro_batch_tokens",
+    "trainer.steps",
+    "trainer.runs_dir",
+    "trainer.name",
+    "trainer.name_suffix",
+    "trainer.resume",
+    "trainer.validate_every",
+    "trainer.save_every",
+    "trainer.keep_checkpoints",
+    "trainer.cache_dir",
+    "trainer.threads",
+    "tracking.*",
+)
+"""How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""
+
+
+def stored_config(run: Path, overrides: Sequence[str], algorithm: str | None = None) -> RunConfig:
+    """The config of the run at `run` with overrides. `algorithm` is the script that was called: grpo or ppo."""
+    config = load_run_config(RunPaths(existing_run(run)).config, overrides)
+    has_critic = "critic" in find_estimator(config.algorithm.estimator).requires
+    fitting = "ppo" if has_critic else "grpo"
+    if algorithm not in (None, fitting):
+        raise UserError(
+            f"{run} was trained with {config.algorithm.estimator}; it cannot go on with {algorithm}.",
+            f"Use ./train_{fitting}.sh trainer.resume={run}, or start a new run with trainer.resume=never.",
+        )
+    return config
+
+
+def take_over(run: RunDirectory, config: RunConfig) -> None:
+    """Make the run's stored config the one of this call; refuse a change that a checkpoint cannot follow."""
+    changed: dict[str, list[Any]] = {}
+    for key, before, now in differing_keys(load_config(run.config), config):
+        if not any(fnmatch(key, pattern) for pattern in _MAY_CHANGE):
+            raise UserError(
+                f"{run.path} was trained with {key}={before}; it cannot go on with {key}={now}.",
+                f"Leave it, or start a new run with trainer.resume=never --model {run.checkpoints}/<step>/actor.",
+            )
+        changed[key] = [before, now]
+    _refuse_finished(run, config)
+    run.summary.unlink(missing_ok=True)
+    changed.pop("trainer.resume", None)
+    if changed:
+        run.write_config(config)
+    run.log_event("resumed", changed=changed)
+
+
+def _refuse_finished(run: RunDirectory, config: RunConfig) -> None:
+    if not run.summary.exists():
+        return
+    steps = json.loads(run.summary.read_text())["steps"]
+    if config.trainer.steps <= steps:
+        raise UserError(
+            f"{run.path} is finished: its {steps} steps are done.",
+            f"Train it further with trainer.steps={2 * steps}, or start a new run with trainer.resume=never.",
+        )

@@ -1,0 +1,82 @@
+"""The command line in a process of its own, without waiting seconds for torch each time.
+
+A fork server imports what the verbs import, once; each call is a fresh process forked from it.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [
+        "openmanus_rl.cli.main",
+        "openmanus_rl.trainer.run",
+        "openmanus_rl.trainer.standalone",
+        "transformers.models.llama.modeling_llama",
+        "torch.utils.tensorboard",
+    ]
+)
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class CliProcess:
+    """`openmanus-rl …`, running."""
+
+    def __init__(self, arguments: Sequence[str], home: Path, stdin: str = "") -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        number = len(list(home.glob("*.out")))
+        self._out, self._err = home / f"{number}.out", home / f"{number}.err"
+        given = home / f"{number}.in"
+        given.write_text(stdin)
+        call = (list(arguments), str(given), str(self._out), str(self._err), os.getcwd())
+        self.process: BaseProcess = _FORKS.Process(target=_run, args=call)
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
+    def out(self) -> str:
+        """What it has printed so far."""
+        return self._out.read_text() if self._out.exists() else ""
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 90) -> Result:
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise AssertionError(f"still running after {seconds} s:\n{self.out}\n{self._err.read_text()}")
+        return Result(self.process.exitcode, self.out, self._err.read_text())
+
+
+def _run(arguments: list[str], stdin: str, out: str, err: str, directory: str) -> None:
+    """In the new process: take the files for the standard streams, then be the command."""
+    for descriptor, path, flags in ((0, stdin, os.O_RDONLY), (1, out, _WRITE), (2, err, _WRITE)):
+        opened = os.open(path, flags)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - multiprocessing has put /dev/null in its place
+    os.chdir(directory)
+    os.setpgid(0, 0)
+    sys.argv = ["openmanus-rl", *arguments]
+    from openmanus_rl.cli.main import main
+
+    main()
+
+
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

@@ -1,0 +1,65 @@
+"""What tests of the trainer and the command line share: a place with data and warm-started tiny models."""
+
+import os
+
+# Before torch is imported anywhere: tests start processes beside each other, and threads would get in their way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+from cli_process import CliProcess, Result
+from tiny_runs import TinyPlace
+
+
+@pytest.fixture(scope="session")
+def shared_place(tmp_path_factory):
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture
+def place(shared_place, tmp_path):
+    """Everything that is slow to make is shared; the runs are the test's own."""
+    return TinyPlace(shared_place, tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def grpo_run(shared_place):
+    """The directory of a finished GRPO run of three steps."""
+    return _finished_run(TinyPlace(shared_place, shared_place / "finished"), "grpo")
+
+
+@pytest.fixture(scope="session")
+def ppo_run(shared_place):
+    """The directory of a finished PPO run of three steps."""
+    return _finished_run(TinyPlace(shared_place, shared_place / "finished"), "ppo")
+
+
+def _finished_run(place, name):
+    from openmanus_rl.trainer.run import train  # imports torch, which most tests do not
+
+    return train(place.config(preset=getattr(place, name)))
+
+
+@pytest.fixture
+def start_cli(tmp_path):
+    """Start `openmanus-rl` with these arguments; what still runs at the end of the test is killed."""
+    started: list[CliProcess] = []
+
+    def start(*arguments: str, stdin: str = "") -> CliProcess:
+        started.append(CliProcess(arguments, tmp_path / "console", stdin))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.process.exitcode is None:
+            process.process.kill()
+            process.process.join()
+
+
+@pytest.fixture
+def cli(start_cli):
+    """Run `openmanus-rl` with these arguments to its end."""
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        return start_cli(*arguments, stdin=stdin).wait()
+
+    return run

@@ -1,0 +1,309 @@
+"""The pages tell the truth: their commands run, their outputs are right, their links lead somewhere.
+
+A command in a bash block of README.md or docs/ is run here, as it stands or with words that make it small, or it is in
+`COVERED` with the test that runs it. One that is neither fails.
+"""
+
+import contextlib
+import importlib.util
+import inspect
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from doc_pages import DOCS, PAGES, README, ROOT, Block, anchors, blocks_in, code, links, section, table
+
+from openmanus_rl.agent.episode import StopReason
+from openmanus_rl.cli.main import main
+from openmanus_rl.envs.registry import ENVIRONMENTS
+
+PORT = "36001"
+"""The port that the pages use; the tests serve on a free one."""
+
+TINY_MODEL = shlex.split(
+    "model.tiny.hidden_size=32 model.tiny.layers=1 model.tiny.intermediate_size=64 data.train_tasks=16 "
+    "warm_start.demonstrations=8 warm_start.epochs=1 agent.max_turns=2 trainer.threads=1"
+)
+TINY_RUN = [
+    *TINY_MODEL,
+    *shlex.split(
+        "data.validation_tasks=2 rollout.tasks_per_step=2 agent.max_tokens_per_turn=8 "
+        "trainer.steps=1 trainer.validate_every=1 trainer.save_every=1"
+    ),
+]
+
+RUN: dict[str, list[str]] = {
+    r"openmanus-rl env list": [],
+    r"openmanus-rl data inspect \S+": [],
+    r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
+    r"openmanus-rl eval .*--policy .*": ["--n", "8"],
+    r"openmanus-rl eval .*": ["--n", "2"],
+    r"openmanus-rl play .*": [],
+    r"openmanus-rl sft .*": TINY_MODEL,
+    r"openmanus-rl (train|sft|eval|env|data)( \w+)? --help": [],
+    r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
+    r"openmanus-rl train.*": ["--print-config"],
+}
+"""Commands that are run in this process, and what is added to make them small. The first that fits counts.
+
+Training on the reader's own code is played for real; the rest of training is resolved to its config, which finds every
+wrong flag and key: `./train_grpo.sh` itself is in tests/test_scripts.py.
+"""
+
+HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.service --help")
+"""Commands that are run as they stand, from the root of the repository."""
+
+COVERED = {
+    r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
+    r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"pytest -m slow --collect-only": "tests/test_scripts.py::test_all_adds_the_slow_tests",
+    r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
+    r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",
+}
+"""Commands that another test runs."""
+
+OURS = re.compile(r"(openmanus-rl|python3?|pytest|ruff|mypy|lint-imports|\./\S+|scripts/\S+|\.ci/\S+)( |$)")
+"""What must be run or covered; `git clone` and `cd` need no proof."""
+
+COMMAND_BLOCKS = [block for block in blocks_in("bash") if "curl" not in block.text]
+CURL_BLOCKS = [block for block in blocks_in("bash") if "curl" in block.text]
+PYTHON_BLOCKS = blocks_in("python", *DOCS.glob("*.md"))
+
+
+def block_id(block: Block) -> str:
+    return block.where
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A directory like the repository's root: the examples, files that pages spell out, and two small finished runs."""
+    place = tmp_path_factory.mktemp("workspace")
+    (place / "examples").symlink_to(ROOT / "examples")
+    for block in blocks_in("python"):
+        name = re.match(r"# (\w+\.py)\n", block.text)
+        if name:
+            (place / name[1]).write_text(block.text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        kl_in_reward = ["algorithm.kl.where=reward", "actor.proximal=recompute"]
+        run_cli(["train", *TINY_RUN, *kl_in_reward, "algorithm.drop_zero_variance_groups=false"])
+        kl_in_loss = ["algorithm.kl.where=loss", "algorithm.loss_options.dual_clip=3", "tracking.tensorboard=false"]
+        run_cli(["train", "--algorithm", "ppo", *TINY_RUN, *kl_in_loss])
+    return place
+
+
+@pytest.fixture
+def inside(workspace, monkeypatch):
+    monkeypatch.chdir(workspace)
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def maze_url():
+    """A maze served by `openmanus-rl env serve maze`, on a free port."""
+    program = "from openmanus_rl.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "env", "serve", "maze", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield server.stdout.readline().rpartition(" ")[2].strip()
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def run_cli(words: list[str], expect: int = 0) -> str:
+    """What `openmanus-rl WORDS` prints; it is run in this process, where torch is loaded already."""
+    printed = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        patch.setattr(sys, "argv", ["openmanus-rl", *words])
+        patch.setattr(sys, "stdin", io.StringIO())
+        try:
+            main()
+        except SystemExit as end:
+            exit_code = end.code or 0
+        else:
+            exit_code = 0
+    assert exit_code == expect, f"openmanus-rl {shlex.join(words)} ended with {exit_code}:\n{printed.getvalue()}"
+    return printed.getvalue()
+
+
+def run_command(command: str, shows_output: bool, expect: int) -> str:
+    """Run a command of a page; a failure says what to do about one that nobody runs."""
+    if any(re.fullmatch(pattern, command) for pattern in HELPS):
+        words = shlex.split(command)
+        words[0] = sys.executable if words[0] == "python" else words[0]
+        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    as_cli = re.sub(r"^\./train_(grpo|ppo)\.sh", r"openmanus-rl train --algorithm \1", command)
+    for pattern, extra in RUN.items():
+        if re.fullmatch(pattern, as_cli):
+            words = shlex.split(as_cli)[1:]
+            make_runs_exist(words)
+            return run_cli(words if shows_output and "--policy" in words else words + extra, expect)
+    if not any(re.fullmatch(pattern, command) for pattern in COVERED):
+        pytest.fail(f"no test runs `{command}`: give it a place in RUN or COVERED of tests/docs/test_docs.py")
+    return ""
+
+
+def make_runs_exist(words: list[str]) -> None:
+    """A page may speak of any run or checkpoint; the small run stands in for it."""
+    for path in (Path(match[0]) for word in words if (match := re.search(r"\bruns/\S+", word))):
+        run = Path(*path.parts[:2])
+        if not run.exists():
+            run.symlink_to(Path("runs/maze-grpo").resolve())
+        if not path.exists():
+            path.symlink_to(Path("runs/maze-grpo/checkpoints/step_000001").resolve())
+
+
+@pytest.mark.parametrize("block", COMMAND_BLOCKS, ids=block_id)
+def test_commands_shown_work_and_print_what_is_shown(inside, block):
+    is_error = "openmanus-rl: error:" in (block.output or "")
+    printed = [
+        run_command(command, block.output is not None, 2 if is_error else 0)
+        for command in block.commands
+        if OURS.match(command)
+    ]
+    if block.output is not None:
+        assert "".join(printed).splitlines() == block.output.splitlines()
+
+
+@pytest.mark.parametrize("command", ["openmanus-rl fly --to moon", "./train_dpo.sh", "python scripts/new.py --fast"])
+def test_a_command_that_nothing_runs_is_noticed(command):
+    assert OURS.match(command)
+    with pytest.raises(pytest.fail.Exception, match="no test runs"):
+        run_command(command, shows_output=False, expect=0)
+
+
+@pytest.mark.parametrize("test_id", sorted(set(COVERED.values())))
+def test_the_test_that_covers_a_command_exists(test_id):
+    path, _, name = test_id.partition("::")
+    assert f"def {name}(" in (ROOT / path).read_text()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("block", CURL_BLOCKS, ids=block_id)
+def test_requests_shown_are_answered_as_shown(maze_url, block):
+    a_line_each = block.text.replace("curl -s", "curl -sS -w '\\n'")
+    script = a_line_each.replace(f"http://127.0.0.1:{PORT}", maze_url)
+    done = subprocess.run(["bash", "-euc", script], check=True, capture_output=True, text=True, timeout=30)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line]
+    assert answers == [json.loads(line) for line in block.output.splitlines()]
+
+
+@pytest.mark.parametrize("block", PYTHON_BLOCKS, ids=block_id)
+def test_python_shown_runs_and_prints_what_is_shown(maze_url, inside, block):
+    text = block.text.replace(f"http://127.0.0.1:{PORT}", maze_url)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, block.where, "exec"), {"__name__": "shown"})
+    assert printed.getvalue() == (block.output or "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in links(page):
+        if re.match(r"https?://", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}: there is no such heading"
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    reached, waiting = set(), [README]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        targets = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
+        waiting += [target for target in targets if target in PAGES and target not in reached]
+    assert reached == set(PAGES)
+
+
+def test_the_reference_of_keys_is_the_schemas():
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    remake = load_script("scripts/make_config_reference.py").with_reference
+    assert remake(page) == page, "run: .venv/bin/python scripts/make_config_reference.py"
+
+
+def test_the_engine_bench_runs(capsys):
+    bench = load_script("bench/engine.py")
+    bench.ALTERNATIONS, bench.EPISODES, bench.TURNS, bench.SAMPLED, bench.SINGLE_TURN_SAMPLED = 1, 2, 2, 2, 2
+    bench.main()
+    cases = [row for row in capsys.readouterr().out.splitlines() if row.endswith("x")]
+    assert len(cases) == len(table(section(DOCS / "engine.md", "## How fast")))
+
+
+def load_script(name: str):
+    spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_metrics_that_are_written_and_metrics_that_are_described_are_the_same(workspace):
+    lines = [
+        json.loads(line)
+        for run in ("maze-grpo", "maze-ppo")
+        for line in (workspace / "runs" / run / "metrics.jsonl").read_text().splitlines()
+    ]
+    written = {name for line in lines for name in line} - {"step", "time"}
+    rows = table(section(DOCS / "run-directory.md", "## Metrics"))
+    described = {re.sub(r"<\w+>", ".+", name) for row in rows for name in code(row[0])}
+    assert not [name for name in written if not any(re.fullmatch(pattern, name) for pattern in described)]
+    assert not [pattern for pattern in described if not any(re.fullmatch(pattern, name) for name in written)]
+
+
+def test_the_files_of_a_run_are_those_described(workspace):
+    rows = table((DOCS / "run-directory.md").read_text(encoding="utf-8"))
+    described = {name.rstrip("/") for row in rows for name in code(row[0])}
+    present = {path.name for path in (workspace / "runs/maze-grpo").iterdir()} - {".lock"}
+    assert described == present
+
+
+def test_the_summarys_keys_are_those_described(workspace):
+    rows = table(section(DOCS / "run-directory.md", "## summary.json"))
+    summary = json.loads((workspace / "runs/maze-grpo/summary.json").read_text())
+    assert {key for row in rows for key in code(row[0])} == set(summary)
+
+
+def test_stop_reasons_are_described_as_they_are():
+    described = {
+        reason: (sample == "yes", "critic" in value)
+        for names, _, sample, value in table(section(DOCS / "algorithms.md", "## How an episode ends"))
+        for reason in code(names)
+    }
+    assert described == {str(reason): (reason.is_sample, reason.bootstraps) for reason in StopReason}
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+def test_every_option_of_a_world_is_described(name):
+    described = section(DOCS / "environments.md", f"### {name}")
+    for option, parameter in inspect.signature(ENVIRONMENTS[name]).parameters.items():
+        default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
+        shown = f"`{option}`" if default is None else f"`{option}={default}`"
+        assert shown in described
+
+
+def test_the_sizes_of_splits_are_those_described():
+    rows = {row[0].split(",")[0]: row[1:] for row in table(section(DOCS / "environments.md", "## Tasks and splits"))}
+    for name in ("wordle", "textcraft"):
+        sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
+        assert rows[name] == [str(size) for size in sizes]

@@ -1,0 +1,96 @@
+"""Every key has an effect: a field of the config that no part of the program reads fails here."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+
+import pytest
+from pydantic import BaseModel
+
+from openmanus_rl.config.base import Config
+from openmanus_rl.config.effect import USED_BY
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.trainer.inputs import fine_tune_to
+from openmanus_rl.trainer.run import train
+from openmanus_rl.trainer.standalone import evaluate_model
+
+CHECKS = ("openmanus_rl.config.load", "openmanus_rl.config.effect", "openmanus_rl.trainer.checked_config")
+"""Where fields are only looked at to complain about them."""
+
+
+def sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[type[BaseModel], str]]:
+    yield model, prefix
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from sections(field.annotation, f"{prefix}{name}.")
+
+
+PREFIXES = dict(sections(RunConfig))
+ALL_KEYS = {
+    f"{prefix}{name}"
+    for section, prefix in PREFIXES.items()
+    for name, field in section.model_fields.items()
+    if field.annotation not in PREFIXES
+}
+
+
+@contextmanager
+def recorded_reads() -> Iterator[set[str]]:
+    """The keys that code of this package reads in the block, other than to check them."""
+    read: set[str] = set()
+
+    def getattribute(self, name):
+        if type(self) in PREFIXES and name in type(self).model_fields:
+            reader = sys._getframe(1).f_globals.get("__name__", "")
+            if reader.startswith("openmanus_rl.") and reader not in CHECKS:
+                read.add(f"{PREFIXES[type(self)]}{name}")  # sections too; they are no keys
+        return BaseModel.__getattribute__(self, name)
+
+    Config.__getattribute__ = getattribute
+    try:
+        yield read
+    finally:
+        del Config.__getattribute__
+
+
+@pytest.fixture(scope="module")
+def reads(shared_place, tmp_path_factory):
+    """The keys read by each verb, in runs that between them use every part."""
+    from tiny_runs import TinyPlace
+
+    here = tmp_path_factory.mktemp("reads")
+    place = TinyPlace(shared_place, here / "runs")
+    short = ["trainer.steps=1", "data.validation_tasks=4"]
+    kl_in_reward = place.config(*short, "algorithm.kl.where=reward", "algorithm.kl.target=0.1")
+    kl_in_loss = place.config(*short, "algorithm.kl.where=loss", "actor.proximal=recompute", preset=place.ppo)
+    read = {}
+    with recorded_reads() as read["train"]:
+        run = train(kl_in_reward)
+        train(kl_in_loss)
+    with recorded_reads() as read["eval"]:
+        evaluate_model(kl_in_reward, str(run), "validation", None, None)
+    with recorded_reads() as read["sft"]:
+        fine_tune_to(kl_in_reward, here / "model", None, lambda line: None)
+    with recorded_reads() as read["sft --data"]:
+        fine_tune_to(kl_in_reward, here / "model-2", here / "model-demonstrations.parquet", lambda line: None)
+    return read
+
+
+def test_every_field_of_the_config_is_read(reads):
+    # A model in the cache is not built again, so what builds it is seen where sft builds one.
+    unread = ALL_KEYS - reads["train"] - reads["sft"]
+    assert not unread, f"these keys have no effect; wire them or remove them: {sorted(unread)}"
+
+
+@pytest.mark.parametrize("verb", ["eval", "sft", "sft --data"])
+def test_the_keys_a_verb_takes_are_those_it_reads(reads, verb):
+    taken = {key for key in ALL_KEYS if any(fnmatch(key, pattern) for pattern in USED_BY[verb])}
+    # sft reads warm_start.enabled too, but always sets it.
+    assert (reads[verb] & ALL_KEYS) - {"warm_start.enabled"} == taken
+
+
+def test_a_field_that_is_read_nowhere_would_be_noticed():
+    with recorded_reads() as read:
+        assert RunConfig().trainer.steps  # read here, but not by the package
+    assert read == set()

@@ -1,0 +1,108 @@
+"""Ctrl-C saves, stops every child process and says how to go on; a lost server is named."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tiny_runs import kill, server_pids, steps_of, wait_until
+
+STOPPED = 130
+SLOW = f"env.name={Path(__file__).with_name('slow_world.py')}:SlowMaze"
+
+
+def has_reached(run, step):
+    return (run / "metrics.jsonl").exists() and step in steps_of(run)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_finishes_its_step_saves_and_resumes(place, start_cli, number):
+    run = place.runs / "maze-grpo"
+    command = place.command("trainer.steps=200", "trainer.save_every=100", "trainer.validate_every=100")
+    first = start_cli(*command)
+    wait_until(lambda: has_reached(run, 2), 60, "step 2")
+    first.send(number)
+    result = first.wait()
+    assert result.code == STOPPED
+    assert result.err == "openmanus-rl: stopped\n"
+    last = steps_of(run)[-1]
+    assert "stopping after this step" in result.out
+    assert f"stopped after step {last} of 200; everything is saved in {run}" in result.out
+    assert f"openmanus-rl train trainer.resume={run}" in result.out
+    assert (run / "checkpoints" / f"step_{last:06d}").is_dir()
+    assert (run / "learning_curve.png").exists()
+    assert server_pids(run) == []
+
+    second = start_cli(*command)
+    wait_until(lambda: has_reached(run, last + 1), 60, "the next step")
+    second.send(number)
+    result = second.wait()
+    assert f"resumed after step {last} from" in result.out
+    assert steps_of(run) == list(range(steps_of(run)[-1] + 1))
+
+
+def test_the_resume_line_works_by_itself(place, start_cli, cli):
+    run = place.runs / "maze-ppo"
+    first = start_cli(*place.command("trainer.steps=6", "trainer.save_every=100", preset=place.ppo))
+    wait_until(lambda: has_reached(run, 1), 60, "step 1")
+    first.send(signal.SIGINT)
+    assert first.wait().code == STOPPED
+    result = cli("train", f"trainer.resume={run}")
+    assert result.code == 0, result.err
+    assert steps_of(run) == list(range(7))
+
+
+def test_a_second_interrupt_stops_at_once(place, start_cli):
+    """In this world an episode takes six turns of 0.7 s: the second signal comes in the middle of a step."""
+    first = start_cli(*place.command(SLOW, "trainer.steps=100", "trainer.name=slow", "data.validation_tasks=4"))
+    run = place.runs / "slow"
+    wait_until(lambda: has_reached(run, 0) and "3. play episodes" in first.out, 60, "training")
+    first.send(signal.SIGINT)
+    wait_until(lambda: "press Ctrl-C again" in first.out, 10, "the note")
+    began = time.monotonic()
+    first.send(signal.SIGINT)
+    result = first.wait(20)
+    assert time.monotonic() - began < 3
+    assert result.code == STOPPED
+    assert result.err == "openmanus-rl: stopped\n"
+    assert steps_of(run) == [0]
+    assert server_pids(run) == []
+
+
+def test_an_interrupt_during_set_up_leaves_nothing_half_made(place, start_cli, tmp_path):
+    cache = tmp_path / "cache"
+    process = start_cli(*place.command("warm_start.epochs=1000", f"trainer.cache_dir={cache}"))
+    wait_until(lambda: "warm start: step 1/" in process.out, 60, "the warm start")
+    process.send(signal.SIGINT)
+    result = process.wait(20)
+    assert result.code == STOPPED
+    assert result.err == "openmanus-rl: stopped\n"
+    assert list(cache.iterdir()) == []
+    assert server_pids(place.runs / "maze-grpo") == []
+
+
+def test_a_lost_server_ends_the_run_with_its_log_named(place, start_cli):
+    run = place.runs / "maze-grpo"
+    process = start_cli(*place.command("trainer.steps=200", "rollout.retries=0"))
+    wait_until(lambda: has_reached(run, 2), 60, "step 2")
+    (server,) = server_pids(run)
+    kill(server)
+    result = process.wait(60)
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    assert "1 of 1 environment servers ended in mid-run" in result.err
+    assert f"exit code -9; its log, {run / 'env' / 'server-0.log'}" in result.err
+    assert "the same command goes on from the last checkpoint" in result.err
+
+
+def test_a_run_goes_on_with_the_servers_that_are_left(place, start_cli):
+    run = place.runs / "maze-grpo"
+    process = start_cli(*place.command("trainer.steps=12", "env.num_servers=2"))
+    wait_until(lambda: has_reached(run, 2), 60, "step 2")
+    servers = server_pids(run)
+    assert len(servers) == 2
+    kill(servers[0])
+    result = process.wait()
+    assert result.code == 0, result.err
+    assert steps_of(run) == list(range(13))
+    assert server_pids(run) == []

@@ -1,0 +1,140 @@
+"""A run that was killed goes on where its last checkpoint stands: nothing is trained twice, no task is skipped."""
+
+import json
+import shutil
+import signal
+
+import pytest
+from tiny_runs import drawn_tasks, json_lines, server_pids, steps_of, wait_until
+from transformers import AutoModelForCausalLM
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.trainer.run import train
+
+STEPS = list(range(9))
+
+
+def weights(run):
+    return AutoModelForCausalLM.from_pretrained(run / "checkpoints" / "step_000008" / "actor").state_dict()
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_a_killed_run_resumes_and_trains_every_task_once(place, start_cli, cli, algorithm):
+    preset = getattr(place, algorithm)
+    words = ["trainer.steps=8", "trainer.save_every=3", "trainer.validate_every=4", "rollout.tasks_per_step=4"]
+    run = place.runs / f"maze-{algorithm}"
+    first = start_cli(*place.command(*words, preset=preset))
+    wait_until(lambda: (run / "metrics.jsonl").exists() and 5 in steps_of(run), 60, "step 5")
+    servers = server_pids(run)
+    first.send(signal.SIGKILL)
+    assert first.wait().code == -signal.SIGKILL
+    assert len(servers) == 1
+    wait_until(lambda: not server_pids(run), 10, "the killed run's server ends")
+    killed_at = steps_of(run)[-1]
+    saved = max(int(path.name[5:]) for path in (run / "checkpoints").glob("step_*"))
+    assert saved < killed_at, "the kill must lose something, or this test shows nothing"
+
+    second = cli(*place.command(*words, preset=preset))
+    assert second.code == 0, second.err
+    assert f"resumed after step {saved} from" in second.out
+    assert [path.name for path in place.runs.iterdir()] == [run.name], "no second directory"
+    assert steps_of(run) == STEPS
+    assert (run / "summary.json").exists()
+
+    whole = train(place.config(*words, f"trainer.runs_dir={place.runs.parent / 'whole'}", preset=preset))
+    drawn = drawn_tasks(run, STEPS[1:])
+    assert drawn == drawn_tasks(whole, STEPS[1:])
+    assert len(drawn) == 32 == len(set(drawn))
+    summaries = [json.loads((path / "summary.json").read_text()) for path in (run, whole)]
+    assert summaries[0]["episodes"] == summaries[1]["episodes"]
+    resumed, uninterrupted = weights(run), weights(whole)
+    difference = max(float((resumed[name] - uninterrupted[name]).abs().max()) for name in resumed)
+    print(f"largest difference of a weight between the resumed and the uninterrupted run: {difference:g}")
+    assert difference < 1e-3
+
+
+@pytest.fixture
+def stopped_run(place):
+    """A run that was cut down after step 2 of 4: checkpoints of steps 2 and 0, no summary."""
+    run = train(place.config("trainer.steps=2"))
+    (run / "summary.json").unlink()
+    return run
+
+
+def resume(place, run, *words):
+    return train(place.config("trainer.steps=4", f"trainer.resume={run}", *words))
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_note(place, stopped_run, capsys):
+    weights_file = stopped_run / "checkpoints" / "step_000002" / "actor" / "model.safetensors"
+    weights_file.write_bytes(weights_file.read_bytes()[:-100])
+    resume(place, stopped_run)
+    shown = capsys.readouterr().out
+    assert "a damaged checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
+    assert "resumed after step 0" in shown
+    assert steps_of(stopped_run) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("trainer.seed=1", r"was trained with trainer\.seed=0; it cannot go on with trainer\.seed=1"),
+        ("data.train_tasks=32", r"data\.train_tasks=64; .* data\.train_tasks=32"),
+        ("env.options.size=4", r"env\.options=\{'size': 3\}; .* env\.options=\{'size': 4\}"),
+        ("actor.lr=1e-5", r"actor\.lr"),
+    ],
+)
+def test_what_a_checkpoint_cannot_follow_is_refused(place, stopped_run, word, complaint):
+    with pytest.raises(UserError, match=complaint):
+        resume(place, stopped_run, word)
+    assert steps_of(stopped_run) == [0, 1, 2]
+
+
+def test_other_tasks_in_the_same_place_are_refused(place, stopped_run, tmp_path):
+    from openmanus_rl.data.tasks import build_tasks, write_tasks
+
+    for split in ("train", "validation"):
+        others = build_tasks("maze", split, 80, {"size": 3})[16:]
+        write_tasks(tmp_path / "others" / "maze" / f"{split}.parquet", others, {"size": 3})
+    with pytest.raises(UserError, match="are not those that .* was trained on"):
+        resume(place, stopped_run, f"data.dir={tmp_path / 'others'}")
+
+
+def test_a_run_goes_on_without_the_cache_it_began_with(place, stopped_run, tmp_path, capsys):
+    resume(place, stopped_run, f"trainer.cache_dir={tmp_path / 'no_cache'}")
+    assert "warm start" not in capsys.readouterr().out.partition("resumed")[0].rpartition("run directory")[2]
+    assert not (tmp_path / "no_cache").exists()
+
+
+def test_the_config_of_a_longer_run_is_written_down(place, stopped_run):
+    resume(place, stopped_run, "trainer.save_every=1")
+    assert "steps: 4" in (stopped_run / "config.yaml").read_text()
+    event = json_lines(stopped_run / "events.jsonl")[2]
+    assert event["event"] == "resumed"
+    assert event["changed"] == {"trainer.steps": [2, 4], "trainer.save_every": [2, 1]}
+
+
+def test_a_run_killed_before_its_summary_reports_its_last_measurement(place, stopped_run):
+    """The last checkpoint stands, the summary does not: nothing is left to train, and the result is the measured one."""
+    again = train(place.config("trainer.steps=2"))
+    assert again == stopped_run
+    summary = json.loads((stopped_run / "summary.json").read_text())
+    assert summary["success_after"]["rate"] == json_lines(stopped_run / "metrics.jsonl")[2]["val/success"]
+    assert summary["episodes"] == 16
+
+
+def test_a_finished_run_is_left_alone_by_the_same_command(place, grpo_run, tmp_path):
+    shutil.copytree(grpo_run, place.runs / "maze-grpo")
+    assert train(place.config("trainer.steps=1")).name == "maze-grpo-2"
+
+
+def test_a_finished_run_says_so_and_goes_on_for_more_steps(place, grpo_run):
+    run = place.runs / "maze-grpo"
+    shutil.copytree(grpo_run, run)
+    moved = [f"trainer.runs_dir={place.runs}", f"trainer.resume={run}"]
+    with pytest.raises(UserError, match=r"is finished: its 3 steps are done\.\n.*trainer\.steps=6"):
+        train(place.config(*moved))
+    assert (run / "summary.json").exists()
+    train(place.config(*moved, "trainer.steps=4"))
+    assert steps_of(run) == [0, 1, 2, 3, 4]
+    assert json.loads((run / "summary.json").read_text())["steps"] == 4
