@@ -3,6 +3,7 @@
 A fork server imports what the verbs import, once; each call is a fresh process forked from it.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -53,15 +54,25 @@ class CliProcess:
         """What it has printed so far."""
         return self._out.read_text() if self._out.exists() else ""
 
+    @property
+    def err(self) -> str:
+        return self._err.read_text() if self._err.exists() else ""
+
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
     def wait(self, seconds: float = 90) -> Result:
         self.process.join(seconds)
+        assert self.process.exitcode is not None, f"still running after {seconds} s"
+        return Result(self.process.exitcode, self.out, self.err)
+
+    def end(self) -> None:
+        """Kill it if it still runs, after it has said where it is."""
         if self.process.exitcode is None:
+            self.send(signal.SIGUSR1)
+            self.process.join(0.5)
             self.process.kill()
-            raise AssertionError(f"still running after {seconds} s:\n{self.out}\n{self._err.read_text()}")
-        return Result(self.process.exitcode, self.out, self._err.read_text())
+            self.process.join()
 
 
 def _run(arguments: list[str], stdin: str, out: str, err: str, directory: str) -> None:
@@ -73,6 +84,7 @@ def _run(arguments: list[str], stdin: str, out: str, err: str, directory: str) -
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - multiprocessing has put /dev/null in its place
     os.chdir(directory)
     os.setpgid(0, 0)
+    faulthandler.register(signal.SIGUSR1)
     sys.argv = ["openmanus-rl", *arguments]
     from openmanus_rl.cli.main import main
 

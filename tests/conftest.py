@@ -50,9 +50,8 @@ def start_cli(tmp_path):
 
     yield start
     for process in started:
-        if process.process.exitcode is None:
-            process.process.kill()
-            process.process.join()
+        process.end()
+        print(process.out, process.err)  # pytest shows it if the test failed
 
 
 @pytest.fixture

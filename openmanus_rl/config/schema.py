@@ -68,7 +68,7 @@ class WarmStartConfig(Config):
     enabled: bool | None = None
     """Unset: only for the tiny model, which knows nothing yet; any other is trained as it is."""
     demonstrations: int = Field(640, ge=1)
-    """Training tasks the demonstrator plays."""
+    """Episodes the demonstrator plays; where there are fewer training tasks, it plays them again."""
     error_rate: float = Field(0.5, ge=0, le=1)
     """Share of the demonstrator's actions that are random."""
     epochs: int = Field(3, ge=1)
@@ -205,7 +205,7 @@ class TrainerConfig(Config):
     runs_dir: str = "runs"
     """Where run directories are made."""
     name: str | None = None
-    """Name of the run directory; unset: <env>-<estimator>."""
+    """Name of the run directory; unset: <env>-<algorithm>, such as maze-grpo."""
     name_suffix: str = ""
     """Appended to the name."""
     resume: str = "auto"

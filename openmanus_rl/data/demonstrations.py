@@ -5,6 +5,7 @@ On disk a conversation has AgentTraj's form, `conversations[{from, loss, value}]
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,12 @@ def demonstrate(
     render_prompt: RenderPrompt,
     render_action: RenderAction,
     max_turns: int = 64,
+    count: int | None = None,
 ) -> list[Demonstration]:
     """Play the tasks in this process: each action is the expert's, or with chance `error_rate` a random one.
 
-    What happens in a task depends on `seed` and the task only, not on which other tasks are played.
+    `count` demonstrations are made, by default one of each task; a task that is played again meets other errors. What
+    happens in a task depends on `seed`, the task and how often it was played, not on which other tasks are played.
     """
     if not 0 <= error_rate <= 1:
         raise UserError(f"the demonstrator's error rate is {error_rate}", "It is a share between 0 and 1.")
@@ -70,12 +73,12 @@ def demonstrate(
             _play(
                 world,
                 task,
-                _Demonstrator(error_rate, f"demonstration {seed} {task.item_id}"),
+                _Demonstrator(error_rate, f"demonstration {seed} {index // len(tasks)} {task.item_id}"),
                 max_turns,
                 render_prompt,
                 render_action,
             )
-            for task in tasks
+            for index, task in enumerate(islice(cycle(tasks), len(tasks) if count is None else count))
         ]
     finally:
         world.close()

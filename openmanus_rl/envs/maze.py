@@ -196,9 +196,9 @@ class Maze(Environment):
         tuple(ActionForm(direction, rf"(?:move\s+)?(?P<direction>{direction})") for direction in DIRECTIONS)
     )
     success_rule: ClassVar[str] = "the player stands on the goal within max_steps turns"
-    score_range: ClassVar[tuple[float, float]] = (-1.2, 1.0)
+    score_range: ClassVar[tuple[float, float]] = (-1.6, 1.0)
 
-    def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 12, wording: str = "slots") -> None:
+    def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 16, wording: str = "slots") -> None:
         if not 2 <= size <= 64:
             raise UserError(f"maze: size is {size}", "A maze has 2 to 64 cells on a side.")
         if not 0 <= open_walls <= 1:

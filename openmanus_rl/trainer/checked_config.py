@@ -12,6 +12,9 @@ from openmanus_rl.data.tasks import effective_options
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards.registry import find_score_function
 
+PROVIDED = frozenset({"critic", "group"})
+"""What the trainer can give an estimator that requires it."""
+
 
 def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The preset must make sense by itself; each override must have an effect in the mode they choose together.
@@ -35,6 +38,12 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     find_score_function(config.algorithm.reward_score_fn)
     TEMPLATES.lookup(config.agent.template)
     effective_options(config.env.name, config.env.options)
+    if missing := requires - PROVIDED:
+        raise UserError(
+            f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
+            "which the trainer does not provide.",
+            f"It provides {' and '.join(sorted(PROVIDED))}.",
+        )
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(
             f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "

@@ -134,7 +134,7 @@ def _make_model(config: RunConfig, demonstrations: list[Demonstration], director
 
 def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progress) -> list[Demonstration]:
     warm_start = config.warm_start
-    say(f"demonstrations: {len(tasks)} tasks by an expert that errs in {warm_start.error_rate:.0%} of its actions")
+    say(f"demonstrations: {warm_start.demonstrations} by an expert that errs {warm_start.error_rate:.0%} of the time")
     write_demonstrations(
         path,
         demonstrate(
@@ -146,6 +146,7 @@ def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progr
             render_prompt=opening_messages,
             render_action=TEMPLATES.lookup(config.agent.template).render,
             max_turns=config.agent.max_turns,
+            count=warm_start.demonstrations,
         ),
         {"env": config.env.name, "error_rate": warm_start.error_rate, "seed": config.trainer.seed},
     )

@@ -28,7 +28,7 @@ class Services:
             url, end = next(iter(dead.items()))
             raise UserError(
                 f"{len(dead)} of {len(self.urls)} environment servers ended in mid-run; that at {url}: {end}",
-                error.what,
+                "Mend what ended it; the same command goes on from the last checkpoint.",
             ) from error
 
 

@@ -52,9 +52,10 @@ def test_the_resume_line_works_by_itself(place, start_cli, cli):
     assert steps_of(run) == list(range(7))
 
 
-def test_a_second_interrupt_stops_at_once(place, start_cli):
+def test_a_second_interrupt_stops_at_once(place, start_cli, grpo_run):
     """In this world an episode takes six turns of 0.7 s: the second signal comes in the middle of a step."""
-    first = start_cli(*place.command(SLOW, "trainer.steps=100", "trainer.name=slow", "data.validation_tasks=4"))
+    model = f"model.path={grpo_run / 'initial_model'}"
+    first = start_cli(*place.command(SLOW, model, "trainer.name=slow", "data.validation_tasks=4"))
     run = place.runs / "slow"
     wait_until(lambda: has_reached(run, 0) and "3. play episodes" in first.out, 60, "training")
     first.send(signal.SIGINT)
