@@ -35,6 +35,7 @@ class CliProcess:
     """`openmanus-rl …`, running."""
 
     def __init__(self, arguments: Sequence[str], home: Path, stdin: str = "") -> None:
+        self.arguments = arguments
         home.mkdir(parents=True, exist_ok=True)
         number = len(list(home.glob("*.out")))
         self._out, self._err = home / f"{number}.out", home / f"{number}.err"

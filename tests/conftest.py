@@ -51,7 +51,9 @@ def start_cli(tmp_path):
     yield start
     for process in started:
         process.end()
-        print(process.out, process.err)  # pytest shows it if the test failed
+        print(
+            f"{process.arguments} ended with {process.process.exitcode}:\n{process.out}\n{process.err}"
+        )  # pytest shows it if the test failed
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from openmanus_rl.config.schema import RunConfig
 
 GRPO: dict[str, Any] = {
     "env": {"name": "maze", "options": {"size": 3}},
-    "data": {"train_tasks": 64, "validation_tasks": 16},
+    "data": {"train_tasks": 64, "validation_tasks": 12},
     "model": {"tiny": {"hidden_size": 32, "layers": 1, "heads": 2, "intermediate_size": 64}, "max_context": 512},
     "warm_start": {"demonstrations": 64, "epochs": 4, "lr": 0.01, "batch_tokens": 1024},
-    "agent": {"max_turns": 6, "max_tokens_per_turn": 16},
+    "agent": {"max_turns": 4, "max_tokens_per_turn": 12},
     "rollout": {"tasks_per_step": 4, "group_size": 2},
     "algorithm": {"estimator": "grpo"},
     "trainer": {"steps": 3, "validate_every": 2, "save_every": 2, "threads": 1},

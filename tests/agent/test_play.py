@@ -128,7 +128,11 @@ def test_an_action_that_the_world_finds_invalid_keeps_the_worlds_reason_and_rewa
     assert (turn.action, turn.invalid_reason, turn.reward) == ("doze", "no time to sleep", 0.0)
 
 
-@pytest.mark.parametrize("chatter", [" blah" * 100, "x" + "é" * 60, "x" + "🎉" * 9 + "!"])
+@pytest.mark.parametrize(
+    "chatter",
+    [" blah" * 100, "x" + "é" * 60, "x" + "🎉" * 9 + "!"],
+    ids=["words", "two bytes a character", "four bytes a character"],
+)
 def test_a_long_observation_loses_its_middle_and_keeps_within_the_limit(models, chatter):
     limits = {"max_turns": 1, "max_observation_tokens": 30}
     with setting(models / "obedient", options={**FAR, "chatter": chatter}, agent=limits) as here:

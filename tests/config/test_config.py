@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openmanus_rl.config.effect import check_effect
+from openmanus_rl.config.effect import check_effect, check_used
 from openmanus_rl.config.load import config_from_dict, config_to_yaml, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.errors import UserError
@@ -40,6 +40,17 @@ def test_a_value_of_the_wrong_type_names_its_key_and_value():
         load_config(None, ["trainer.steps=many"])
 
 
+@pytest.mark.parametrize("text", ["7", "1e5", "true", "nan", "a: b", "[1]", "-3"])
+def test_a_field_of_text_takes_any_text_as_it_is(text):
+    assert load_config(None, [f"trainer.name_suffix={text}"]).trainer.name_suffix == text
+
+
+def test_an_optional_text_can_be_unset_and_numbers_stay_numbers(tmp_path):
+    preset = write(tmp_path / "p.yaml", "trainer: {name: mine}\n")
+    config = load_config(preset, ["trainer.name=null", "actor.lr=1e-5", "env.options.word=nan"])
+    assert (config.trainer.name, config.actor.lr, config.env.options) == (None, 1e-5, {"word": "nan"})
+
+
 @pytest.mark.parametrize("word", ["trainer.steps", "=3", "--steps"])
 def test_a_word_that_is_no_override_says_how_one_looks(word):
     with pytest.raises(UserError, match="key=value"):
@@ -49,6 +60,11 @@ def test_a_word_that_is_no_override_says_how_one_looks(word):
 def test_a_missing_preset_is_named(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.yaml"):
         load_config(tmp_path / "nowhere.yaml")
+
+
+def test_a_directory_is_no_preset(tmp_path):
+    with pytest.raises(UserError, match="there is no preset at"):
+        load_config(tmp_path)
 
 
 def test_a_preset_that_is_not_a_mapping_is_refused(tmp_path):
@@ -93,6 +109,42 @@ def test_every_example_is_a_whole_run(preset):
 
     load_checked_config(preset, [])
     assert len(preset.read_text().splitlines()) <= 40
+
+
+@pytest.mark.parametrize("preset", EXAMPLES, ids=lambda path: path.stem)
+def test_a_printed_config_is_a_preset(preset, tmp_path):
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    config = load_checked_config(preset, [])
+    assert load_checked_config(write(tmp_path / "printed.yaml", config_to_yaml(config)), []) == config
+
+
+def test_a_key_of_a_preset_that_its_mode_ignores_is_an_error(tmp_path):
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    with pytest.raises(UserError, match=r"critic\.lr has no effect"):
+        load_checked_config(write(tmp_path / "p.yaml", "critic: {lr: 0.5}\n"), [])
+
+
+@pytest.mark.parametrize(
+    ("verb", "key", "is_read"),
+    [
+        ("sft", "warm_start.lr", True),
+        ("sft", "env.options.size", True),
+        ("sft", "rollout.group_size", False),
+        ("sft", "warm_start.enabled", False),
+        ("sft --data", "data.train_tasks", False),
+        ("eval", "rollout.validation_temperature", True),
+        ("eval", "rollout.temperature", False),
+        ("eval --policy", "agent.max_turns", False),
+    ],
+)
+def test_a_verb_refuses_the_keys_it_does_not_read(verb, key, is_read):
+    if is_read:
+        check_used([key], verb)
+    else:
+        with pytest.raises(UserError, match=rf"{key} has no effect on {verb}\."):
+            check_used([key], verb)
 
 
 def test_an_override_of_the_mode_does_not_blame_the_presets_other_keys():

@@ -8,9 +8,9 @@ from tiny_runs import json_lines, played_tokens
 from openmanus_rl.trainer.standalone import config_of, evaluate_model, run_of
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 @pytest.mark.parametrize(
-    ("step", "where"), [(3, ""), (2, "checkpoints/step_000002"), (2, "checkpoints/step_000002/actor")]
+    ("algorithm", "step", "where"),
+    [("grpo", 3, ""), ("ppo", 2, "checkpoints/step_000002"), ("grpo", 2, "checkpoints/step_000002/actor")],
 )
 def test_a_checkpoint_plays_the_same_tokens_as_in_validation(request, tmp_path, algorithm, step, where):
     run = request.getfixturevalue(f"{algorithm}_run")

@@ -1,0 +1,31 @@
+"""A person can be the agent."""
+
+
+def test_a_maze_is_played_from_lines_of_text(cli):
+    """The expert is asked for every step, as a player who is lost would."""
+    actions: list[str] = []
+    for _ in range(12):
+        shown = cli(
+            "play", "maze", "--options", '{"size": 2}', stdin="".join(f"{action}\n" for action in [*actions, "?"])
+        )
+        assert shown.code == 0, shown.err
+        if "success, return" in shown.out:
+            break
+        actions.append(shown.out.rpartition("the expert says: ")[2].split()[0])
+    assert "Actions: up, down, left, right" in shown.out
+    assert "@" in shown.out
+    assert shown.out.endswith("success, return +1.00\n")
+    assert shown.out.count("reward ") == len(actions)
+
+
+def test_the_end_of_the_input_ends_the_game(cli):
+    shown = cli("play", "maze", stdin="fly\n")
+    assert shown.code == 0, shown.err
+    assert "reward -0.05" in shown.out
+    assert shown.out.endswith("stopped, return -0.05\n")
+
+
+def test_a_task_that_the_world_does_not_have_is_named(cli):
+    result = cli("play", "wordle", "--task", "999999999")
+    assert result.code == 2
+    assert "wordle has no training task 999999999" in result.err

@@ -1,0 +1,156 @@
+"""What each verb does, as a user calls it."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_runs import json_lines, wait_until
+
+from openmanus_rl.config.load import config_from_dict, load_config
+
+COMMAND = Path(sys.executable).with_name("openmanus-rl")
+
+
+def assert_done(result):
+    assert result.code == 0, result.err
+    return result
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        ([], ["train", "sft", "eval", "play", "env", "data"]),
+        (["train"], ["--env_name", "--num_servers", "--base_port", "--data_dir", "--model", "--exp_name_suffix"]),
+        (["sft"], ["--output", "--data"]),
+        (["eval"], ["--policy", "--split", "--json"]),
+        (["play"], ["--task"]),
+        (["env", "serve"], ["--port", "--host"]),
+        (["data", "build"], ["--train", "--options"]),
+    ],
+)
+def test_help_names_what_there_is_and_comes_fast(verb, told):
+    began = time.monotonic()
+    result = subprocess.run([COMMAND, *verb, "--help"], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - began < 3
+    assert all(word in result.stdout for word in told), result.stdout
+
+
+def test_the_command_line_imports_nothing_heavy_before_it_must():
+    code = "import sys, openmanus_rl.cli.main; print(sorted({'torch', 'transformers', 'pyarrow'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_a_missing_package_is_named_with_how_to_install_it():
+    """Where only worlds are served, torch is not installed."""
+    code = "import sys; sys.modules['torch'] = None; sys.argv = ['openmanus-rl', 'train']; "
+    code += "from openmanus_rl.cli.main import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.startswith("openmanus-rl: error: torch is not installed.\n")
+    assert "openmanus-rl[train]" in result.stderr
+
+
+def test_the_printed_config_loads_and_is_a_preset(cli, tmp_path):
+    printed = assert_done(cli("train", "--algorithm", "ppo", "--print-config", "trainer.seed=5")).out
+    config = config_from_dict(yaml.safe_load(printed))
+    assert config.trainer.seed == 5
+    preset = tmp_path / "printed.yaml"
+    preset.write_text(printed)
+    assert load_config(preset) == config
+    assert_done(cli("train", "--config", str(preset), "--print-config"))
+
+
+def test_flags_are_overrides_whatever_they_look_like(cli):
+    flags = ["--env_name", "wordle", "--num_servers", "2", "--base_port", "40001", "--data_dir", "7", "--model", "1e5"]
+    printed = assert_done(cli("train", *flags, "--exp_name_suffix", "7", "--print-config")).out
+    config = config_from_dict(yaml.safe_load(printed))
+    assert (config.env.name, config.env.num_servers, config.env.base_port) == ("wordle", 2, 40001)
+    assert (config.data.dir, config.model.path, config.trainer.name_suffix) == ("7", "1e5", "-7")
+
+
+def test_env_list_shows_every_world(cli):
+    shown = assert_done(cli("env", "list")).out
+    assert all(world in shown for world in ("maze", "textcraft", "wordle"))
+
+
+def test_data_is_built_and_inspected(cli, tmp_path):
+    counts = ["--train", "8", "--validation", "4", "--test", "2"]
+    built = assert_done(cli("data", "build", "maze", "--data_dir", str(tmp_path), *counts, "--options", '{"size": 3}'))
+    assert built.out.splitlines() == [
+        f"{tmp_path}/maze/train.parquet: 8 tasks",
+        f"{tmp_path}/maze/validation.parquet: 4 tasks",
+        f"{tmp_path}/maze/test.parquet: 2 tasks",
+    ]
+    shown = assert_done(cli("data", "inspect", f"{tmp_path}/maze/train.parquet", "--examples", "1")).out
+    assert "8 rows" in shown
+    assert '"size": 3' in shown
+    assert shown.count("maze_") == 1
+
+
+def test_a_world_is_served_until_ctrl_c(start_cli):
+    server = start_cli("env", "serve", "maze", "--port", "0")
+    wait_until(lambda: "is served at" in server.out, 20, "the address")
+    url = server.out.split()[-1]
+    wait_until(lambda: _answers(f"{url}/health"), 10, "health")
+    server.send(signal.SIGINT)
+    result = server.wait(10)
+    assert result.code == 0
+    assert "Traceback" not in result.err
+
+
+def _answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def test_sft_makes_a_model_from_the_expert_and_again_from_what_it_kept(cli, place, tmp_path):
+    model = tmp_path / "first"
+    common = ["--config", str(place.grpo), "warm_start.epochs=1", "trainer.threads=1"]
+    data = ["--data_dir", str(place.shared / "data"), "warm_start.demonstrations=16"]
+    assert_done(cli("sft", "--output", str(model), *common, *data))
+    kept = tmp_path / "first-demonstrations.parquet"
+    assert "16 rows" in assert_done(cli("data", "inspect", str(kept), "--examples", "0")).out
+    again = tmp_path / "second"
+    assert_done(cli("sft", "--output", str(again), "--data", str(kept), *common))
+    weights = [directory / "model.safetensors" for directory in (model, again)]
+    assert weights[0].read_bytes() == weights[1].read_bytes(), "the same demonstrations and seed give the same model"
+    longer = tmp_path / "third"
+    assert_done(cli("sft", "--output", str(longer), "--data", str(kept), "--model", str(model), *common))
+    assert weights[0].read_bytes() != (longer / "model.safetensors").read_bytes()
+
+
+def test_chance_and_the_expert_are_measured(cli):
+    chance = json.loads(assert_done(cli("eval", "--policy", "random", "--n", "40", "--json", "env.options.size=3")).out)
+    expert = assert_done(cli("eval", "--policy", "expert", "--n", "40", "--split", "test")).out
+    assert chance["policy"] == "random"
+    assert chance["success"]["n"] == 40
+    assert 0 < chance["success"]["rate"] < 1
+    assert expert.startswith("maze, test tasks, expert: success 100.0 % [")
+
+
+def test_eval_writes_the_episodes_it_played(cli, grpo_run, tmp_path):
+    shown = assert_done(cli("eval", str(grpo_run), "--n", "3", "--split", "test", "--episodes", str(tmp_path))).out
+    assert shown.startswith(f"maze, test tasks, {grpo_run}: success ")
+    episodes = json_lines(tmp_path / "validation_step_000000.jsonl")
+    assert len(episodes) == 3
+    assert {episode["task"]["extra"]["split"] for episode in episodes} == {"test"}
+
+
+def test_a_model_directory_is_evaluated_by_itself(cli, grpo_run, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(grpo_run / "initial_model", model)
+    words = ["env.options.size=3", "agent.max_turns=2", "model.max_context=512", "trainer.threads=1"]
+    result = assert_done(cli("eval", str(model), "--n", "4", "--data_dir", str(tmp_path / "data"), *words))
+    assert "n=4" in result.out

@@ -1,0 +1,85 @@
+"""What a run starts from is made once, and made anew exactly when something that decides it changes."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from openmanus_rl.trainer.inputs import prepare_model, prepare_tasks
+
+QUICK = ["warm_start.demonstrations=8", "warm_start.epochs=1"]
+
+
+@pytest.fixture
+def prepare(place, tmp_path):
+    """Prepare a model in a cache of this test's own; the lines that were said, and where it is."""
+
+    def prepare(*words: str) -> tuple[list[str], Path]:
+        config = place.config(*QUICK, f"trainer.cache_dir={tmp_path / 'cache'}", *words)
+        said: list[str] = []
+        tasks = prepare_tasks(config, "train", config.data.train_tasks)
+        return said, Path(prepare_model(config, tasks, said.append))
+
+    return prepare
+
+
+def test_a_model_is_made_once(prepare):
+    first, model = prepare()
+    second, again = prepare()
+    assert model == again
+    assert any("warm start" in line for line in first)
+    assert second == [f"model: {model} (made by an earlier run)"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "trainer.seed=1",
+        "agent.max_turns=3",
+        "warm_start.error_rate=0.1",
+        "model.tiny.layers=2",
+        "env.options.size=2",
+        "warm_start.demonstrations=9",
+    ],
+)
+def test_a_change_of_what_decides_the_model_makes_another(prepare, word):
+    assert prepare()[1] != prepare(word)[1]
+
+
+@pytest.mark.parametrize("word", ["trainer.steps=9", "rollout.tasks_per_step=5", "actor.lr=1e-5"])
+def test_other_keys_leave_the_model_as_it_is(prepare, word):
+    assert prepare()[1] == prepare(word)[1]
+
+
+def test_an_own_world_that_was_edited_is_demonstrated_again(prepare, tmp_path):
+    world = tmp_path / "edited_world.py"
+    text = "from openmanus_rl.envs.maze import Maze\n\nclass Edited(Maze):\n    pass\n"
+    world.write_text(text)
+    first = prepare(f"env.name={world}:Edited")[1]
+    world.write_text(text + "\n# an edit\n")
+    assert prepare(f"env.name={world}:Edited")[1] != first
+
+
+def test_a_model_without_a_warm_start_is_only_built(prepare):
+    said, model = prepare("warm_start.enabled=false", *[])
+    assert not any("warm start" in line for line in said)
+    AutoModelForCausalLM.from_pretrained(model)
+
+
+def test_two_runs_that_prepare_the_same_model_at_once_both_get_it(prepare):
+    models: list[Path] = []
+    threads = [threading.Thread(target=lambda: models.append(prepare()[1])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(models) == 2
+    assert models[0] == models[1]
+    AutoModelForCausalLM.from_pretrained(models[0])
+
+
+def test_a_given_model_is_taken_as_it_is(place, grpo_run):
+    model = str(grpo_run / "initial_model")
+    config = place.config(f"model.path={model}")
+    assert prepare_model(config, [], lambda line: None) == model
