@@ -13,6 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
+# A process may be forked safely only while it has one thread; pyarrow's allocator would start another.
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
-from openmanus_rl.agent.templates import ActionTemplate, opening_messages
+from openmanus_rl.agent.templates import ActionTemplate
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task, stable_hash
 from openmanus_rl.envs.client.base import EnvironmentClient, Handle
@@ -109,7 +109,7 @@ async def _play_turns(
 
 def _open_segment(player: Player, task: Task, started: Handle) -> Segment:
     observation = _shorten(player, started.observation.text)
-    ids = player.renderer.prompt_ids(opening_messages(task.prompt or started.instructions, observation))
+    ids = player.renderer.prompt_ids(player.template.opening(task.prompt or started.instructions, observation))
     return Segment(ids=ids, prompt_length=len(ids))
 
 

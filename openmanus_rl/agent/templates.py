@@ -19,8 +19,8 @@ class ParsedAction:
 class ActionTemplate(Protocol):
     """One way to write thoughts and actions."""
 
-    instructions: str
-    """What the agent is told about the form of its answers."""
+    def opening(self, task_description: str, first_observation: str) -> list[Message]:
+        """How every episode begins, in training, validation and demonstrations alike."""
 
     def render(self, action: str) -> str:
         """An answer that does `action`: what a demonstrator writes."""
@@ -32,12 +32,28 @@ class ActionTemplate(Protocol):
 TEMPLATES: Registry[ActionTemplate] = Registry("action template")
 
 
+REACT_INSTRUCTIONS = "Answer with Thought: and Action:"
+
+
+def create_react_prompt(task_description: str, tool_manager: Any = None) -> str:
+    """The opening prompt: the task, the tools if there are any, and the form of an answer.
+
+    `tool_manager` may be None, or anything with `describe() -> str`.
+    """
+    tools = f" Tools: {tool_manager.describe()}." if tool_manager is not None else ""
+    return f"{task_description}{tools} {REACT_INSTRUCTIONS}"
+
+
 class React:
     """ReAct (Yao et al. 2022): a line of thought, then a line with one action."""
 
-    instructions = "Answer with Thought: and Action:"
-
     _action_line = re.compile(r"^[ \t]*Action:(.*)$", re.MULTILINE)
+
+    def opening(self, task_description: str, first_observation: str) -> list[Message]:
+        return [
+            {"role": "system", "content": create_react_prompt(task_description)},
+            {"role": "user", "content": first_observation},
+        ]
 
     def render(self, action: str) -> str:
         return f"Thought: go\nAction: {action}"
@@ -54,20 +70,3 @@ class React:
 
 
 TEMPLATES.register("react")(React())
-
-
-def create_react_prompt(task_description: str, tool_manager: Any = None) -> str:
-    """The opening prompt: the task, the tools if there are any, and the form of an answer.
-
-    `tool_manager` may be None, or anything with `describe() -> str`.
-    """
-    tools = f" Tools: {tool_manager.describe()}." if tool_manager is not None else ""
-    return f"{task_description}{tools} {React.instructions}"
-
-
-def opening_messages(task_description: str, first_observation: str) -> list[Message]:
-    """How every episode begins, in training, validation and demonstrations alike."""
-    return [
-        {"role": "system", "content": create_react_prompt(task_description)},
-        {"role": "user", "content": first_observation},
-    ]

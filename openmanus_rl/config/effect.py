@@ -86,7 +86,10 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if config.model.path != "tiny":
         rules.append(("model.tiny.*", f"model.path={config.model.path} is loaded, not built", "set model.path=tiny"))
     if not config.warm_starts:
-        for name in ("demonstrations", "error_rate", "epochs", "lr", "batch_tokens"):
+        idle = ["epochs", "lr", "batch_tokens"]
+        if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
+            idle += ["demonstrations", "error_rate"]
+        for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.env.urls:
         rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))

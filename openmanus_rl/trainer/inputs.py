@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from openmanus_rl import __version__
-from openmanus_rl.agent.templates import TEMPLATES, opening_messages
+from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.demonstrations import (
     Demonstration,
@@ -107,11 +107,12 @@ def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path |
 
 def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
     """A name for everything that decides what the model is; the world's own file is, while it is being written."""
+    template = TEMPLATES.lookup(config.agent.template)
     described = {
         "version": __version__,
         "env": [config.env.name, effective_options(config.env.name, config.env.options)],
         "world": Path(inspect.getfile(environment_class(config.env.name))).read_text(),
-        "format": [opening_messages("", ""), TEMPLATES.lookup(config.agent.template).render("")],
+        "format": [template.opening("", ""), template.render("")],
         "max_turns": config.agent.max_turns,
         "model": config.model.model_dump(),
         "warm_start": config.warm_start.model_dump(),
@@ -133,7 +134,7 @@ def _make_model(config: RunConfig, demonstrations: list[Demonstration], director
 
 
 def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progress) -> list[Demonstration]:
-    warm_start = config.warm_start
+    warm_start, template = config.warm_start, TEMPLATES.lookup(config.agent.template)
     say(f"demonstrations: {warm_start.demonstrations} by an expert that errs {warm_start.error_rate:.0%} of the time")
     write_demonstrations(
         path,
@@ -143,8 +144,8 @@ def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progr
             warm_start.error_rate,
             config.trainer.seed,
             config.env.options,
-            render_prompt=opening_messages,
-            render_action=TEMPLATES.lookup(config.agent.template).render,
+            render_prompt=template.opening,
+            render_action=template.render,
             max_turns=config.agent.max_turns,
             count=warm_start.demonstrations,
         ),

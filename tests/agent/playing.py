@@ -19,7 +19,7 @@ from toy_worlds import Moody
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import EpisodeRequest, Player
 from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
-from openmanus_rl.agent.templates import TEMPLATES, opening_messages
+from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Observation, StepResult, Task
 from openmanus_rl.envs.client.base import Patience
@@ -70,7 +70,7 @@ def build_obedient_model(directory: Path) -> None:
     conversations = []
     for word, answer in ANSWERS.items():
         for _ in range(5):
-            messages = opening_messages(word, dice.choice(seen))
+            messages = TEMPLATES["react"].opening(word, dice.choice(seen))
             for observation in [TOLD] * 6 if word == "babble" else dice.choices(seen, k=6):
                 messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": observation}]
             conversations.append(messages[:-1])

@@ -9,7 +9,7 @@ from toy_worlds import Counter
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import CUT_MARK
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_to_rows
-from openmanus_rl.agent.templates import opening_messages
+from openmanus_rl.agent.templates import TEMPLATES
 
 FAR = {"goal": 100}
 
@@ -86,8 +86,8 @@ def test_the_prompt_is_the_task_and_the_first_observation(models):
     with setting(models / "obedient") as here:
         (episode,) = here.agent.play([request("up", 1)])
         (own,) = here.agent.play([request("")])  # without a prompt, a task is introduced by its world
-        prompt = here.renderer.prompt_ids(opening_messages("up", "native: 1 of 3"))
-        own_prompt = here.renderer.prompt_ids(opening_messages("Count to 3. Actions: up.", "native: 0 of 3"))
+        prompt = here.renderer.prompt_ids(TEMPLATES["react"].opening("up", "native: 1 of 3"))
+        own_prompt = here.renderer.prompt_ids(TEMPLATES["react"].opening("Count to 3. Actions: up.", "native: 0 of 3"))
     assert episode.segments[0].ids[: episode.segments[0].prompt_length] == prompt
     assert own.segments[0].ids[: own.segments[0].prompt_length] == own_prompt
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openmanus_rl.agent.templates import TEMPLATES, create_react_prompt, opening_messages
+from openmanus_rl.agent.templates import TEMPLATES, create_react_prompt
 
 REACT = TEMPLATES.lookup("react")
 
@@ -40,10 +40,10 @@ def test_the_prompt_has_the_task_the_tools_and_the_form_of_an_answer():
     prompt = create_react_prompt("Build a table.", Tools())
     assert prompt.startswith("Build a table.")
     assert "hammer, saw" in prompt
-    assert prompt.endswith(REACT.instructions)
+    assert prompt.endswith("Thought: and Action:")
     assert "Tools" not in create_react_prompt("Build a table.", None)
 
 
 def test_an_episode_opens_with_the_task_and_the_first_observation():
-    roles = [(message["role"], message["content"]) for message in opening_messages("Walk.", "a wall")]
+    roles = [(message["role"], message["content"]) for message in REACT.opening("Walk.", "a wall")]
     assert roles == [("system", create_react_prompt("Walk.")), ("user", "a wall")]

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from openmanus_rl.trainer.inputs import prepare_model, prepare_tasks
 
-QUICK = ["warm_start.demonstrations=8", "warm_start.epochs=1"]
+QUICK = ["warm_start.demonstrations=8"]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_an_own_world_that_was_edited_is_demonstrated_again(prepare, tmp_path):
 
 
 def test_a_model_without_a_warm_start_is_only_built(prepare):
-    said, model = prepare("warm_start.enabled=false", *[])
+    said, model = prepare("warm_start.enabled=false")
     assert not any("warm start" in line for line in said)
     AutoModelForCausalLM.from_pretrained(model)
 
