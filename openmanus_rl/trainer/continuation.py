@@ -51,8 +51,11 @@ def stored_config(run: Path, overrides: Sequence[str], algorithm: str | None = N
     return config
 
 
-def take_over(run: RunDirectory, config: RunConfig) -> None:
-    """Make the run's stored config the one of this call; refuse a change that a checkpoint cannot follow."""
+def check_changes(run: RunDirectory, config: RunConfig) -> dict[str, list[Any]]:
+    """What differs from the run's stored config, as `{key: [before, now]}`.
+
+    A change that a checkpoint cannot follow is refused, and so is a run that is finished.
+    """
     changed: dict[str, list[Any]] = {}
     for key, before, now in differing_keys(load_config(run.config), config):
         if not any(fnmatch(key, pattern) for pattern in _MAY_CHANGE):
@@ -62,10 +65,13 @@ def take_over(run: RunDirectory, config: RunConfig) -> None:
             )
         changed[key] = [before, now]
     _refuse_finished(run, config)
+    return changed
+
+
+def take_over(run: RunDirectory, config: RunConfig, changed: dict[str, list[Any]]) -> None:
+    """From here on the run is this call's: unfinished, with its config. What was changed is kept in the events."""
     run.summary.unlink(missing_ok=True)
-    changed.pop("trainer.resume", None)
-    if changed:
-        run.write_config(config)
+    run.write_config(config)
     run.log_event("resumed", changed=changed)
 
 

@@ -46,8 +46,15 @@ class RayPPOTrainer:
     agent: OpenManusAgent
 
     def __init__(
-        self, config: RunConfig, run: RunDirectory, inputs: Inputs, env_urls: list[str], console: RunConsole
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        inputs: Inputs,
+        env_urls: list[str],
+        console: RunConsole,
+        began: float | None = None,
     ) -> None:
+        """`began`, in `time.monotonic()` seconds, is when the run started to prepare; by default now."""
         self.config = config
         self.run = run
         self.inputs = inputs
@@ -61,7 +68,7 @@ class RayPPOTrainer:
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
-        self._session_began = time.monotonic()
+        self._session_began = time.monotonic() if began is None else began
 
     def init_workers(self) -> None:
         """Make the worker groups that the algorithm needs, the engine, and the agent that plays with it."""
@@ -112,6 +119,7 @@ class RayPPOTrainer:
                 "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
             )
         self.progress = progress
+        self._saved_step = progress.step
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
 
     def fit(self) -> tuple[Interval, Interval]:
@@ -140,8 +148,10 @@ class RayPPOTrainer:
                     step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics)
-                if self._is_due(self.config.trainer.save_every) or self.stop_requested:
+                if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
+            if self._saved_step != self.progress.step:  # stopped between two checkpoints
+                self._save_checkpoint()
         self.console.end_training()
         for log in logs:
             log.close()
@@ -228,6 +238,7 @@ class RayPPOTrainer:
             self.progress.step,
             lambda directory: write_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
         )
+        self._saved_step = saved.step
         return saved.path
 
     def _sync_weights(self) -> None:
@@ -254,6 +265,9 @@ class RayPPOTrainer:
     @contextmanager
     def _finish_the_step_when_interrupted(self) -> Iterator[None]:
         """The first Ctrl-C (or SIGTERM) ends the run after the present step; a second one at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals go to the main thread, which belongs to someone else
+            return
 
         def handle(signum: int, frame: FrameType | None) -> None:
             if self.stop_requested:

@@ -1,5 +1,6 @@
 """A whole run, from a config to a summary: services up, workers made, trained, measured, services down."""
 
+import time
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from openmanus_rl.data.tasks import directory_name
 from openmanus_rl.tracking.console import RunConsole, RunReport, Stage
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
-from openmanus_rl.trainer.continuation import take_over
+from openmanus_rl.trainer.continuation import check_changes, take_over
 from openmanus_rl.trainer.inputs import prepare_inputs
 from openmanus_rl.trainer.ppo import RayPPOTrainer
 from openmanus_rl.trainer.services import environment_servers
@@ -24,6 +25,7 @@ def train(config: RunConfig) -> Path:
 
     Ctrl-C (or SIGTERM) in training finishes the step and saves; then `KeyboardInterrupt` is raised as anywhere else.
     """
+    began = time.monotonic()
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
     name = config.trainer.name or f"{directory_name(config.env.name)}-{directory_name(algorithm_name(config))}"
@@ -31,9 +33,8 @@ def train(config: RunConfig) -> Path:
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
     with RunDirectory(choice.path) as run, RunConsole(config.trainer.steps) as console:
-        if choice.continues:
-            take_over(run, config)
-        else:
+        changed = check_changes(run, config) if choice.continues else {}
+        if not choice.continues:
             run.write_config(config)
             run.write_versions({"run": config.trainer.seed})
             run.log_event("started")
@@ -46,6 +47,8 @@ def train(config: RunConfig) -> Path:
             trainer.init_workers()
             try:
                 trainer.resume()
+                if choice.continues:
+                    take_over(run, config, changed)
                 _fit(config, run, trainer, console)
             finally:
                 trainer.close()

@@ -18,17 +18,17 @@ class Services:
 
     @contextmanager
     def blamed_for_failures(self) -> Iterator[None]:
-        """If the work of the block cannot go on and servers of this run have ended, say that in its place."""
+        """If the work of the block cannot go on and all servers of this run have ended, say that in its place."""
         try:
             yield
         except UserError as error:
             dead = self._servers.dead() if self._servers else {}
-            if not dead:
+            if len(dead) < len(self.urls):
                 raise
             url, end = next(iter(dead.items()))
             raise UserError(
-                f"{len(dead)} of {len(self.urls)} environment servers ended in mid-run; that at {url}: {end}",
-                "Mend what ended it; the same command goes on from the last checkpoint.",
+                f"no environment server is left of {len(dead)}; that at {url} ended: {end}",
+                "Mend that and call again; a run goes on from its last checkpoint.",
             ) from error
 
 

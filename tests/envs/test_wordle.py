@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import chain
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_words_number_never_changes():
 
 
 def test_a_guess_is_answered_with_each_letter_and_its_colour():
-    assert started("crane").step("t r a i n").observation.text == "t b r g a g i b n y"
+    assert started("crane").step("t r a i n").observation.text == "t:b r:g a:g i:b n:y"
 
 
 def test_without_echo_the_colours_stand_alone():
@@ -151,7 +152,7 @@ def test_an_item_is_the_same_word_in_every_process():
         for hash_seed in ("0", "1234")
     }
     assert len(outputs) == 1
-    assert outputs.pop().startswith("t b r g a g i b n y\n")
+    assert outputs.pop().startswith("t:b r:g a:g i:b n:y\n")
 
 
 @pytest.mark.parametrize("item_id", ["wordle", "wordle_-1", "wordle_007", "crane", "wordle_crane"])
@@ -216,3 +217,27 @@ def test_the_expert_finds_every_word_of_the_list():
 def test_chance_alone_finds_about_six_words_in_the_list(words, low, high):
     outcomes = [baseline_success("wordle", "random", "train", seed=seed, options={"words": words}) for seed in range(9)]
     assert low < sum(o.successes for o in outcomes) / sum(o.episodes for o in outcomes) < high
+
+
+def test_a_task_may_come_with_a_guess_that_costs_none():
+    wordle = Wordle(words=8)
+    observation = wordle.reset(Task("wordle", "wordle_30005"))
+    given, secret = wordle.words[2], wordle.words[5]
+    assert observation.text == Wordle(words=8)._seen(given, colours_of(given, secret)).text
+    results = [wordle.step(given) for _ in range(6)]
+    assert [result.terminated for result in results] == [False] * 5 + [True]
+    assert wordle.filtered_vocab() == [
+        word for word in wordle.words if colours_of(given, word) == colours_of(given, secret)
+    ]
+
+
+def test_tasks_with_a_given_guess_are_all_pairs_of_two_words_and_in_one_split_each():
+    splits = [list(Wordle.item_ids(split, words=16, given_guess=True)) for split in SPLITS]
+    assert sum(map(len, splits)) == 16 * 15 == len(set(chain(*splits)))
+    assert all(splits)
+
+
+@pytest.mark.parametrize("item_id", ["wordle_30002", "wordle_90001", "wordle_10009"])
+def test_a_given_guess_that_is_the_secret_or_no_word_of_the_game_is_refused(item_id):
+    with pytest.raises(UserError, match="not a task of this game"):
+        Wordle(words=8).reset(Task("wordle", item_id))

@@ -105,6 +105,7 @@ def test_other_tasks_in_the_same_place_are_refused(place, stopped_run, tmp_path)
         write_tasks(tmp_path / "others" / "maze" / f"{split}.parquet", others, {"size": 3})
     with pytest.raises(UserError, match=r"are not those that .* was trained on"):
         resume(place, stopped_run, f"data.dir={tmp_path / 'others'}")
+    assert "steps: 2" in (stopped_run / "config.yaml").read_text(), "a refused call changes nothing"
 
 
 def test_a_run_goes_on_without_the_cache_it_began_with(place, stopped_run, tmp_path, capsys):

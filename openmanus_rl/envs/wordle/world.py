@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any, ClassVar
 
 from openmanus_rl.envs.base import (
@@ -22,6 +23,9 @@ from openmanus_rl.errors import UserError
 SOLVED_REWARD = 1.0
 INVALID_REWARD = -0.05
 
+GIVEN = 10_000
+"""Item numbers from here on carry a given guess; the list will stay shorter."""
+
 
 @dataclass
 class _Game:
@@ -37,12 +41,16 @@ class Wordle(Environment):
     `g` (green) it stands in that place, `y` (yellow) it stands elsewhere in the word, `b` (black) it does not. A letter
     that the guess has more often than the secret is coloured only as often as the secret has it.
 
-    A guess is `c r a n e` or `crane`. What is seen is each letter with its colour, `c b r y a g n b e b`, or with
+    A guess is `c r a n e` or `crane`. What is seen is each letter with its colour, `c:b r:y a:g n:b e:b`, or with
     `echo=False` the colours alone, `b y g b b`. Finding the word pays 1. A guess that is not a word of the list, or
     not a word at all, costs 0.05 and uses up a guess. After `max_guesses` the game is lost.
 
+    Item n below 10,000 is the n-th word of the list. Above, the task also comes with a guess that is made already, and
+    costs none: item 10,000 × (1 + g) + n is word n after a guess of word g.
+
     Options: `words` (play with the first N words of the list only, as secrets and as guesses; None: all),
-    `max_guesses`, `echo`. The secret is never shown, not even at the end.
+    `max_guesses`, `echo`, `given_guess` (the tasks of a split are those with a guess given). The secret is never shown,
+    not even at the end.
     """
 
     name: ClassVar[str] = "wordle"
@@ -50,12 +58,15 @@ class Wordle(Environment):
     success_rule: ClassVar[str] = "the secret word is guessed within max_guesses guesses"
     score_range: ClassVar[tuple[float, float]] = (-0.3, 1.0)
 
-    def __init__(self, words: int | None = None, max_guesses: int = 6, echo: bool = True) -> None:
+    def __init__(
+        self, words: int | None = None, max_guesses: int = 6, echo: bool = True, given_guess: bool = False
+    ) -> None:
         if max_guesses < 1:
             raise UserError(f"wordle: max_guesses is {max_guesses}", "A game needs at least one guess.")
         self.words = first_words(words)
         self.max_guesses = max_guesses
         self.echo = echo
+        self.given_guess = given_guess
         self._present: _Game | None = None
 
     def instructions(self) -> str:
@@ -66,15 +77,22 @@ class Wordle(Environment):
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
-        """One item for each word of the split; its number is the word's place in the list."""
-        for number, word in enumerate(cls(**options).words):
-            if split_of(word) == split:
-                yield f"{cls.name}_{number}"
+        """One item for each word of the split, or with `given_guess` for each pair of a given guess and a secret."""
+        world = cls(**options)
+        givens = range(1, len(world.words) + 1) if world.given_guess else (0,)
+        for given, secret in product(givens, range(len(world.words))):
+            content = f"{world.words[given - 1]} {world.words[secret]}" if given else world.words[secret]
+            if given - 1 != secret and split_of(content) == split:
+                yield f"{cls.name}_{given * GIVEN + secret}"
 
     def reset(self, task: Task) -> Observation:
-        self._secret_of(task.item_id)
+        secret, guess = self._task_of(task.item_id)
         self._present = _Game(task.item_id)
-        return Observation("guess")
+        if guess is None:
+            return Observation("guess")
+        colours = colours_of(guess, secret)
+        self._present.history.append((guess, colours))
+        return self._seen(guess, colours)
 
     def step(self, action: str) -> StepResult:
         game = self._game
@@ -88,7 +106,7 @@ class Wordle(Environment):
             return StepResult(
                 Observation("invalid word"), INVALID_REWARD, game.over, False, success=False, info={"invalid": why}
             )
-        secret = self._secret_of(game.item_id)
+        secret, _ = self._task_of(game.item_id)
         colours = colours_of(guess, secret)
         game.history.append((guess, colours))
         solved = guess == secret
@@ -130,15 +148,16 @@ class Wordle(Environment):
             raise EpisodeOver("wordle: no game has begun; call reset")
         return self._present
 
-    def _secret_of(self, item_id: str) -> str:
-        number = item_number(self.name, item_id)
-        if number >= len(self.words):
+    def _task_of(self, item_id: str) -> tuple[str, str | None]:
+        """The secret, and the guess that is given with it."""
+        given, secret = divmod(item_number(self.name, item_id), GIVEN)
+        if max(secret, given - 1) >= len(self.words) or secret == given - 1:
             raise UserError(
-                f"{item_id} is not a word of this game",
+                f"{item_id} is not a task of this game",
                 f"It has {len(self.words)} words: wordle_0 to wordle_{len(self.words) - 1}.",
             )
-        return self.words[number]
+        return self.words[secret], self.words[given - 1] if given else None
 
     def _seen(self, guess: str, colours: str) -> Observation:
-        marks = [f"{letter} {colour}" for letter, colour in zip(guess, colours, strict=True)] if self.echo else colours
+        marks = [f"{letter}:{colour}" for letter, colour in zip(guess, colours, strict=True)] if self.echo else colours
         return Observation(" ".join(marks))
