@@ -68,6 +68,7 @@ class RayPPOTrainer:
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
+        self._saved_step: int | None = None
         self._session_began = time.monotonic() if began is None else began
 
     def init_workers(self) -> None:

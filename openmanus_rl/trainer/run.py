@@ -43,7 +43,7 @@ def train(config: RunConfig) -> Path:
             console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(services.urls)}")
             console.stage(Stage.WORKERS)
             inputs = prepare_inputs(config, run.path / INITIAL_MODEL, console.note)
-            trainer = RayPPOTrainer(config, run, inputs, services.urls, console)
+            trainer = RayPPOTrainer(config, run, inputs, services.urls, console, began)
             trainer.init_workers()
             try:
                 trainer.resume()

@@ -1,6 +1,5 @@
 """What a run starts from is made once, and made anew exactly when something that decides it changes."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -67,16 +66,19 @@ def test_a_model_without_a_warm_start_is_only_built(prepare):
     AutoModelForCausalLM.from_pretrained(model)
 
 
-def test_two_runs_that_prepare_the_same_model_at_once_both_get_it(prepare):
-    models: list[Path] = []
-    threads = [threading.Thread(target=lambda: models.append(prepare()[1])) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(models) == 2
-    assert models[0] == models[1]
-    AutoModelForCausalLM.from_pretrained(models[0])
+def test_two_runs_that_prepare_the_same_model_at_once_both_get_it(place, prepare, tmp_path):
+    """The other run begins and ends while this one is at its demonstrations."""
+    others: list[Path] = []
+
+    def say(line: str) -> None:
+        if line.startswith("demonstrations"):
+            others.append(prepare()[1])
+
+    config = place.config(*QUICK, f"trainer.cache_dir={tmp_path / 'cache'}")
+    model = prepare_model(config, prepare_tasks(config, "train", config.data.train_tasks), say)
+    assert others == [Path(model)]
+    AutoModelForCausalLM.from_pretrained(model)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [Path(model).parent.name]
 
 
 def test_a_given_model_is_taken_as_it_is(place, grpo_run):
