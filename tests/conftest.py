@@ -1,6 +1,7 @@
 """What tests of the trainer and the command line share: a place with data and warm-started tiny models."""
 
 import os
+import signal
 
 # Before torch is imported anywhere: tests start processes beside each other, and threads would get in their way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -8,6 +9,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from cli_process import CliProcess, Result
 from tiny_runs import TinyPlace
+
+
+def pytest_configure():
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start with them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

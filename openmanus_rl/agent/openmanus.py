@@ -81,8 +81,16 @@ class OpenManusAgent:
 
     def close(self) -> None:
         """End the event loop and the connections to the world."""
+        self.run(self._end_episodes())
         self.run(self.player.client.aclose())
         self._runner.close()
+
+    async def _end_episodes(self) -> None:
+        """Cancel what an interrupt left under way, before its connections are closed."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def _run_single_rollout(self, initial_prompt_ids: torch.Tensor, task_idx: int) -> dict[str, Any]:
         """Play task number `task_idx` of the world once, with instructions given as the tokens of their text."""

@@ -166,13 +166,13 @@ def kill_before(owner, name, condition=lambda *arguments: True):
 
 store.save(10, write(b"old"))
 if point == "flush":
-    kill_before(checkpoints, "flush_file")
+    kill_before(checkpoints, "flush")
 if point == "manifest":
     kill_before(checkpoints, "write_json")
 if point == "rename":
     kill_before(pathlib.Path, "rename", lambda path, target: path.name.startswith(".saving_"))
 if point == "after rename":
-    kill_before(checkpoints, "flush_directory", lambda path: path == directory)
+    kill_before(checkpoints, "flush", lambda path: path == directory)
 if point == "removal":
     kill_before(shutil, "rmtree", lambda path, *_: path.name.startswith((".removing_", ".replaced_")) and path.exists())
 store.save(step, write(b"new"))
