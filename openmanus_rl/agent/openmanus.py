@@ -54,6 +54,7 @@ class OpenManusAgent:
         self.limits = limits
         self.rewards = rewards
         self._sessions = itertools.count()
+        self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
     def run_llm_loop(self, gen_batch: DataProto, output_dir: str | None = None, global_steps: int = 0) -> DataProto:
@@ -77,7 +78,28 @@ class OpenManusAgent:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run asynchronous work, such as a weight update of the engine, on the agent's event loop."""
-        return self._runner.run(work)
+
+        async def tracked() -> Result:
+            self._running = asyncio.current_task()
+            try:
+                return await work
+            finally:
+                self._running = None
+
+        try:
+            return self._runner.run(tracked())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    def interrupt(self) -> bool:
+        """From a signal handler: end what runs with a `KeyboardInterrupt`, between two callbacks of the event loop.
+
+        False if nothing runs.
+        """
+        if self._running is None:
+            return False
+        self._runner.get_loop().call_soon_threadsafe(self._running.cancel)
+        return True
 
     def close(self) -> None:
         """End the event loop and the connections to the world."""

@@ -272,6 +272,8 @@ class RayPPOTrainer:
 
         def handle(signum: int, frame: FrameType | None) -> None:
             if self.stop_requested:
+                if self.agent.interrupt():
+                    return
                 raise KeyboardInterrupt
             self.stop_requested = True
             # In a thread of its own: the signal may have come in the middle of a line that is being written.
