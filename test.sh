@@ -9,7 +9,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-selection=(-m "not slow")
+# Two at a time, a file's tests on one side. The slow ones measure, so with them it is one after the other.
+selection=(-n 2 --dist loadfile -m "not slow")
 if [ "${1:-}" = --all ]; then
     selection=()
     shift

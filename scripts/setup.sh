@@ -2,7 +2,8 @@
 # Makes .venv at the root of the repository and installs the pinned packages into it.
 #
 #   scripts/setup.sh train    what training needs
-#   scripts/setup.sh dev      the same, and what ./test.sh needs
+#   scripts/setup.sh vllm     the same, and vLLM for CPUs as a rollout engine
+#   scripts/setup.sh dev      all of it, and what ./test.sh needs
 #
 # A stamp in .venv says what was installed last, so a call with nothing to do returns at once. It is written after
 # the last step and removed before the first: a failed or interrupted installation is never taken for a whole one.
@@ -21,8 +22,9 @@ fail() {
 mode=${1:-}
 case $mode in
     train) extras=train ;;
-    dev) extras=train,dev ;;
-    *) fail "the mode is 'train' or 'dev', not '$mode'. Usage: scripts/setup.sh train|dev" ;;
+    vllm) extras=train,vllm ;;
+    dev) extras=train,vllm,dev ;;
+    *) fail "the mode is 'train', 'vllm' or 'dev', not '$mode'. Usage: scripts/setup.sh train|vllm|dev" ;;
 esac
 
 # The place is part of it: scripts inside a virtualenv name the absolute path of its Python.
@@ -32,7 +34,11 @@ is_up_to_date() {
     [ -x .venv/bin/python ] && [ -f "$stamp" ] || return 1
     local installed
     installed=$(cat "$stamp")
-    [ "$installed" = "$wanted $mode" ] || [ "$installed" = "$wanted dev" ]
+    # Each mode holds those before it.
+    case "$mode ${installed#"$wanted "}" in
+        "train train" | "train vllm" | "train dev" | "vllm vllm" | "vllm dev" | "dev dev") ;;
+        *) return 1 ;;
+    esac
 }
 
 is_recent_python() {
@@ -120,5 +126,9 @@ pip=".venv/bin/python -m pip install --disable-pip-version-check --no-input --pr
 # torch first and by its exact version: it brings setuptools, with which the package is then built without a download.
 step "installing $(grep '^torch==' constraints.txt)" $pip torch
 step "installing the other packages" $pip --no-build-isolation -e ".[$extras]"
+if [ "$mode" != train ]; then
+    # vLLM asks for these; their builds for CPUs do not load beside this torch, and text models need none of them.
+    step "removing packages for pictures and sound" .venv/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+fi
 printf '%s %s\n' "$wanted" "$mode" >"$stamp"
 printf 'Set-up done in %d s.\n' "$SECONDS" >&2

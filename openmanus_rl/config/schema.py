@@ -52,11 +52,25 @@ class TinyModelConfig(Config):
     """Largest vocabulary of the tokenizer that is trained on the world's text."""
 
 
+class LoraConfig(Config):
+    """Adapters beside frozen weights: only they train, are saved and go to the engine."""
+
+    rank: int = Field(0, ge=0)
+    """Rank of the adapters; 0: none, all weights train."""
+    alpha: float = Field(32.0, gt=0)
+    """Their output is scaled by alpha / rank."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of an adapter's inputs that are dropped in training."""
+    target_modules: list[str] = Field(default_factory=list)
+    """Names of the layers that get one; empty: every linear layer but the head."""
+
+
 class ModelConfig(Config):
     """The policy that learns."""
 
     path: str = "tiny"
-    """`tiny` builds a small model; else a Hugging Face directory or hub id of a causal language model."""
+    """`tiny` builds a small model; else a directory, a name of `openmanus-rl models list`, or a hub id."""
+    lora: LoraConfig = LoraConfig()
     tiny: TinyModelConfig = TinyModelConfig()
     max_context: int = Field(1024, ge=32)
     """Longest token list of one segment, prompt included."""
@@ -98,9 +112,31 @@ class AgentConfig(Config):
     """Subtracted from the reward of a turn whose answer has no readable action."""
 
 
+class VllmConfig(Config):
+    """The engine vLLM (rollout.engine=vllm)."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of its weights and keys. Below float32 its log-probs differ from the trainer's by a few hundredths."""
+    tensor_parallel_size: int = Field(1, ge=1)
+    """Processes or GPUs that one replica is divided over."""
+    block_size: int = Field(32, ge=1)
+    """Tokens of one block of the prefix cache: whole blocks of a turn are found again in the next."""
+    max_sequences: int = Field(64, ge=1)
+    """Requests that one replica runs at once; more wait."""
+    kv_cache_gb: float = Field(1.0, gt=0)
+    """Memory of the keys and values on a CPU, in GB."""
+    gpu_memory_share: float = Field(0.5, gt=0, le=1)
+    """Share of a GPU's memory that vLLM may take."""
+
+
 class RolloutConfig(Config):
     """How episodes are played for one training step."""
 
+    engine: Literal["embedded", "vllm"] = "embedded"
+    """What samples: an engine on torch that shares the actor's weights where it can, or vLLM."""
+    vllm: VllmConfig = VllmConfig()
+    canary_tolerance: float | None = Field(None, gt=0)
+    """Largest difference of log-probs between engine and trainer after new weights; unset: 1e-3 in float32, else 0.5."""
     tasks_per_step: int = Field(32, ge=1)
     """Tasks drawn for a step."""
     group_size: int = Field(4, ge=1)
@@ -220,8 +256,45 @@ class TrainerConfig(Config):
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
     """Threads of torch in this process."""
-    executor: Literal["inline"] = "inline"
-    """Where workers run: in this process."""
+    executor: Literal["inline", "ray"] = "inline"
+    """Where workers run: in this process, or as Ray actors (see cluster)."""
+    deterministic: bool = False
+    """The same bits from the same seed: also after a resume, and on Ray with one rank."""
+    max_restarts: int = Field(3, ge=0)
+    """With executor=ray: how often a run that lost a process goes on from its last checkpoint by itself."""
+    workers: dict[str, str] = Field(default_factory=dict)
+    """Worker classes of your own by role, e.g. trainer.workers.actor=my_file.py:MyActor."""
+
+
+class PoolConfig(Config):
+    """Processes that are alike, in which roles live."""
+
+    nodes: int = Field(1, ge=1)
+    """Machines that they are on; each gets ranks_per_node of them."""
+    ranks_per_node: int = Field(1, ge=1)
+    """Processes on each machine."""
+    cpus_per_rank: float = Field(1.0, ge=0)
+    """CPUs of a process; also its torch threads, rounded down, at least one."""
+    gpus_per_rank: float = Field(0.0, ge=0)
+    """GPUs of a process."""
+
+    @property
+    def ranks(self) -> int:
+        """Processes in all."""
+        return self.nodes * self.ranks_per_node
+
+
+class ClusterConfig(Config):
+    """With executor=ray: which processes there are, and which role lives where."""
+
+    address: str = "local"
+    """`local` starts Ray on this machine for this run; `auto` or host:port joins a cluster that runs."""
+    pools: dict[str, PoolConfig] = Field(default_factory=lambda: {"main": PoolConfig()})
+    """Pools by name, e.g. cluster.pools.main.ranks_per_node=2."""
+    roles: dict[str, str] = Field(default_factory=dict)
+    """Pool of a role (actor, critic, reference, rollout), e.g. cluster.roles.rollout=sampling; unset: the first pool."""
+    start_timeout: float = Field(300.0, gt=0)
+    """Seconds to wait for room in the cluster, also after a node was lost."""
 
 
 class TrackingConfig(Config):
@@ -246,6 +319,7 @@ class RunConfig(Config):
     actor: ActorConfig = ActorConfig()
     critic: CriticConfig = CriticConfig()
     trainer: TrainerConfig = TrainerConfig()
+    cluster: ClusterConfig = ClusterConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @property
