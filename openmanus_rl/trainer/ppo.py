@@ -20,7 +20,8 @@ from openmanus_rl.data.sampler import TaskSampler
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.envs.base import stable_hash
 from openmanus_rl.errors import UserError
-from openmanus_rl.inference.embedded import EmbeddedEngine
+from openmanus_rl.inference.base import InferenceEngine
+from openmanus_rl.inference.factory import make_engine
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.tracking.checkpoints import CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
@@ -28,7 +29,7 @@ from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
-from openmanus_rl.trainer.agents import make_agent, make_engine
+from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.credit import Roles, assign_credit, kl_controller, reward_manager
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
@@ -42,7 +43,7 @@ class RayPPOTrainer:
     """One run in one run directory, against environment servers that are up."""
 
     roles: Roles
-    engine: EmbeddedEngine
+    engine: InferenceEngine
     agent: OpenManusAgent
 
     def __init__(
@@ -103,7 +104,7 @@ class RayPPOTrainer:
             else None,
         )
         actor = self.roles.actor.local
-        self.engine = make_engine(config, actor.model)
+        self.engine = make_engine(config, model_dir, actor.model)
         self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, self.rewards)
 
     def resume(self) -> None:
@@ -159,7 +160,8 @@ class RayPPOTrainer:
         return Interval(**self.progress.success_before), Interval(**self.progress.success_after)
 
     def close(self) -> None:
-        """End the agent's connections."""
+        """End the engine and the agent's connections."""
+        self.agent.run(self.engine.close())
         self.agent.close()
 
     def _train_step(self) -> dict[str, float]:
