@@ -1,6 +1,6 @@
 """A worker of one's own: an actor that also likes answers it has seldom given.
 
-Each turn's tokens get a bonus on their advantage that falls with the number of times the same answer was sampled before.
+The tokens of a turn get a bonus on their advantage that falls with the number of times the same answer was given.
 
     ./train_grpo.sh trainer.workers.actor=examples/curiosity_worker.py:CuriousActor
 """

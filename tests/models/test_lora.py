@@ -8,8 +8,8 @@ from openmanus_rl.config.schema import LoraConfig
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer
 from openmanus_rl.models.lora import (
-    add_adapters,
     adapters_off,
+    add_adapters,
     dropout_on,
     named_for_files,
     named_for_module,
@@ -78,10 +78,9 @@ def test_off_they_are_as_if_they_were_not_there_and_go_on_after(tiny_directory):
     model = adapted(tiny_directory)
     with_adapters = logits(model)
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    with pytest.raises(RuntimeError, match="inside"), adapters_off(model):
+    with adapters_off(model):
         assert torch.equal(logits(model), logits(load_causal_lm(tiny_directory)))
         assert [name for name, parameter in model.named_parameters() if parameter.requires_grad] == trained
-        raise RuntimeError("inside")
     assert torch.equal(logits(model), with_adapters)
     assert [name for name, parameter in model.named_parameters() if parameter.requires_grad] == trained
 

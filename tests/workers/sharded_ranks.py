@@ -35,7 +35,7 @@ def config(**sections: Any) -> RunConfig:
 
 
 def everything(model_dir: str, critic_dir: str, rows: DataProto, saved: Path, other: Path) -> dict[str, Any]:
-    """All that is compared. `saved` gets a checkpoint; `other` has one of another number of ranks, or does not exist."""
+    """All that is compared. `saved` gets a checkpoint; `other`, where it exists, has one of another number of ranks."""
     return {
         "actor": actor_results(model_dir, rows, saved, other),
         "critic": critic_results(critic_dir, rows, saved, other),
@@ -142,7 +142,8 @@ def split(method: Callable[[DataProto], DataProto], rows: DataProto) -> dict[str
     shares = balanced_shares(token_costs(rows), rank_count())
     answers = gathered(method(rows[shares[rank()]]))
     order = torch.tensor([row for share in shares for row in share]).argsort()
-    return {name: torch.cat([answer.batch[name] for answer in answers])[order] for name in list(answers[0].batch.keys())}
+    names = list(answers[0].batch.keys())
+    return {name: torch.cat([answer.batch[name] for answer in answers])[order] for name in names}
 
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:
