@@ -29,6 +29,7 @@ _FINE_TUNING = (
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
+    "trainer.cache_dir",
     "trainer.seed",
     "trainer.threads",
 )
@@ -58,6 +59,7 @@ USED_BY = {
         "rollout.retries",
         "rollout.validation_temperature",
         "algorithm.reward_score_fn",
+        "trainer.cache_dir",
         "trainer.seed",
         "trainer.threads",
     ),

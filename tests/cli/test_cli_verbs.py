@@ -25,13 +25,14 @@ def assert_done(result):
 @pytest.mark.parametrize(
     ("verb", "told"),
     [
-        ([], ["train", "sft", "eval", "play", "env", "data"]),
+        ([], ["train", "sft", "eval", "play", "env", "data", "models"]),
         (["train"], ["--env_name", "--num_servers", "--base_port", "--data_dir", "--model", "--exp_name_suffix"]),
         (["sft"], ["--output", "--data"]),
         (["eval"], ["--policy", "--split", "--json"]),
         (["play"], ["--task"]),
         (["env", "serve"], ["--port", "--host"]),
         (["data", "build"], ["--train", "--options"]),
+        (["models", "get"], ["NAME", "--dir"]),
     ],
 )
 def test_help_names_what_there_is(verb, told):

@@ -40,14 +40,14 @@ TINY_RUN = [
 ]
 
 RUN: dict[str, list[str]] = {
-    r"openmanus-rl env list": [],
+    r"openmanus-rl (env|models) list": [],
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
     r"openmanus-rl eval .*": ["--n", "2"],
     r"openmanus-rl play .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
-    r"openmanus-rl (train|sft|eval|env|data)( \w+)? --help": [],
+    r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
@@ -62,6 +62,7 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"openmanus-rl models get smollm2-135m.*": "tests/models/test_packaged.py::test_the_real_smollm2_answers",
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
