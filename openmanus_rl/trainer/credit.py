@@ -3,6 +3,7 @@
 Every step asks the estimator's entry what it requires; none is known here by name.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -64,8 +65,8 @@ def assign_credit(
     if not len(batch):
         return batch, metrics
     columns = batch.batch
-    if roles.reference is not None:
-        columns["ref_log_prob"] = roles.reference.compute_log_prob(batch).batch["log_probs"]
+    if algorithm.kl.where != "none":
+        columns["ref_log_prob"] = _reference(roles)(batch).batch["log_probs"]
     if algorithm.kl.where == "reward":
         batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
         metrics |= kl_metrics
@@ -75,6 +76,13 @@ def assign_credit(
         batch = batch.union(roles.critic.compute_values(batch))
     options = estimator_options(algorithm.estimator, algorithm.options)
     return compute_advantage(batch, algorithm.estimator, options), metrics
+
+
+def _reference(roles: Roles) -> Callable[[DataProto], DataProto]:
+    """Log-probs of the model that training started from: an actor with adapters is that itself, without them."""
+    if roles.reference is None:
+        return roles.actor.compute_reference_log_prob
+    return roles.reference.compute_log_prob
 
 
 def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProto, dict[str, float]]:

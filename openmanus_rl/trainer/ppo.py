@@ -33,10 +33,9 @@ from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.credit import Roles, assign_credit, kl_controller, reward_manager
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
-from openmanus_rl.trainer.metrics import episode_metrics, over_ranks
+from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.state import Progress, read_state, write_state
-from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
-from openmanus_rl.workers.critic import CriticWorker
+from openmanus_rl.workers.registry import find_worker
 
 
 class RayPPOTrainer:
@@ -74,38 +73,22 @@ class RayPPOTrainer:
 
     def init_workers(self) -> None:
         """Make the worker groups that the algorithm needs, the engine, and the agent that plays with it."""
-        config, model_dir = self.config, self.inputs.model_dir
-        temperature, steps = config.rollout.temperature, config.trainer.steps
-        executor = config.trainer.executor
+        config = self.config
+        refers = config.algorithm.kl.where != "none" and not config.model.lora.rank
         self.roles = Roles(
-            actor=WorkerGroup(
-                ActorWorker,
-                executor=executor,
-                model_dir=model_dir,
-                actor=config.actor,
-                algorithm=config.algorithm,
-                temperature=temperature,
-                length_norm=config.agent.max_episode_tokens,
-                total_steps=steps,
-            ),
-            critic=WorkerGroup(
-                CriticWorker, executor=executor, model_dir=model_dir, critic=config.critic, total_steps=steps
-            )
-            if "critic" in self.requires
-            else None,
-            reference=WorkerGroup(
-                ReferenceWorker,
-                executor=executor,
-                model_dir=model_dir,
-                micro_batch_tokens=config.actor.micro_batch_tokens,
-                temperature=temperature,
-            )
-            if config.algorithm.kl.where != "none"
-            else None,
+            actor=self._group("actor"),
+            critic=self._group("critic") if "critic" in self.requires else None,
+            reference=self._group("reference") if refers else None,
         )
         actor = self.roles.actor.local
         self.engine = make_engine(config, model_dir, actor.model)
         self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, self.rewards)
+
+    def _group(self, role: str) -> WorkerGroup:
+        """The workers of a role, of the package's class or the user's own."""
+        worker_cls = find_worker(self.config.trainer.workers.get(role, role))
+        executor = self.config.trainer.executor
+        return WorkerGroup(worker_cls, executor=executor, model_dir=self.inputs.model_dir, config=self.config)
 
     def resume(self) -> None:
         """Go on from the newest checkpoint that is whole; without one, from the start."""
@@ -214,8 +197,8 @@ class RayPPOTrainer:
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0}
         if self.roles.critic is not None:
-            metrics |= over_ranks(self.roles.critic.update_critic(batch, seed))
-        return metrics | over_ranks(self.roles.actor.update_actor(batch, seed))
+            metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
+        return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
 
     def _validate(self) -> Evaluation:
         """Held-out success, shown, with every episode written down."""

@@ -39,21 +39,19 @@ def write_state(
         "sampler": sampler.state_dict(),
         "kl_control": kl_control.state_dict(),
         "torch_rng": torch.get_rng_state(),
-        "actor": roles.actor.state_dict(),
     }
-    roles.actor.save(directory / "actor")
+    roles.actor.save(directory)
     if roles.critic is not None:
-        roles.critic.save(directory / "critic")
-        state["critic"] = roles.critic.state_dict()
+        roles.critic.save(directory)
     torch.save(state, directory / STATE_FILE)
 
 
 def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:
     """Put a checkpoint's state back into its owners."""
     state = torch.load(directory / STATE_FILE, weights_only=True)
-    roles.actor.load(directory / "actor", state["actor"])
+    roles.actor.load(directory)
     if roles.critic is not None:
-        roles.critic.load(directory / "critic", state["critic"])
+        roles.critic.load(directory)
     sampler.load_state_dict(state["sampler"])
     kl_control.load_state_dict(state["kl_control"])
     torch.set_rng_state(state["torch_rng"])
