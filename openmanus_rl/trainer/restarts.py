@@ -28,7 +28,7 @@ class Restarts:
 
     @contextmanager
     def after_a_loss(self) -> Iterator[None]:
-        """A lost rank in the block, or the loss of all engines, makes the next attempt due; what was lost is said and written down."""
+        """A loss in the block, of a rank or of all engines, makes the next attempt due; it is said and written down."""
         try:
             yield
         except (RankLost, EngineLost) as lost:
