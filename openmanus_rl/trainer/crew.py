@@ -1,6 +1,6 @@
 """The processes of a run, the workers in them, and the engine that samples: in this process, or on Ray."""
 
-from collections.abc import Callable, Coroutine, Mapping, Set
+from collections.abc import Callable, Coroutine, Set
 from typing import TYPE_CHECKING, Any
 
 from openmanus_rl.config.schema import RunConfig
@@ -47,10 +47,10 @@ class Crew:
         # At temperature 1 whatever the rollout's is: the question is whether the weights are the same.
         expected = self.roles.actor.score(probe, 1.0)
         allowed = tolerance(self.config.rollout)
-        gaps = []
-        for name, engine in _replicas(self.engine).items():
-            gaps.append(largest_gap(run(engine.score(probe)), expected, allowed, name))
-        return max(gaps)
+        return max(
+            largest_gap(run(engine.score(probe)), expected, allowed, name)
+            for name, engine in self.engine.replicas.items()
+        )
 
     def mend(self) -> None:
         """Bring back engines that were lost since the last call."""
@@ -102,8 +102,3 @@ class Crew:
             processes.close()
         self._pools.clear()
 
-
-def _replicas(engine: InferenceEngine) -> Mapping[str, InferenceEngine]:
-    """The engines that sample, by a name to blame them under."""
-    engines = getattr(engine, "engines", [engine])
-    return {f"engine {index}" if len(engines) > 1 else "the engine": each for index, each in enumerate(engines)}
