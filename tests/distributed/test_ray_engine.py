@@ -116,9 +116,7 @@ def test_a_users_mistake_is_told_as_one(rollout):
         asyncio.run(rollout.generate([], SamplingParams(1), seed=0, session="empty"))
 
 
-def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_present_weights(
-    breakable, model_dir
-):
+def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_present_weights(breakable, model_dir):
     rollout, processes, notes = breakable
     weights = halved(model_dir)
     reference = load_causal_lm(model_dir)
