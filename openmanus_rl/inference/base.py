@@ -10,6 +10,10 @@ from enum import StrEnum
 import torch
 
 
+class EngineLost(RuntimeError):
+    """The process that computed is gone, with all its sessions: the episode can be played again on another engine."""
+
+
 class FinishReason(StrEnum):
     """Why a completion ended."""
 

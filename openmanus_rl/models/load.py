@@ -99,10 +99,15 @@ def load_tokenizer(path_or_hub_id: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
-    """Write a Hugging Face directory that loads again, all or nothing."""
+def save_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    directory: Path,
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Write a Hugging Face directory that loads again, all or nothing; `weights` if the model itself is sharded."""
     with written_aside(Path(directory)) as aside:
-        model.save_pretrained(aside)
+        model.save_pretrained(aside, state_dict=weights)
         tokenizer.save_pretrained(aside)
 
 

@@ -33,6 +33,12 @@ _MAY_CHANGE = (
     "trainer.keep_checkpoints",
     "trainer.cache_dir",
     "trainer.threads",
+    "trainer.executor",
+    "trainer.max_restarts",
+    "cluster.*",
+    "rollout.engine",
+    "rollout.vllm.*",
+    "rollout.canary_tolerance",
     "tracking.*",
 )
 """How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""

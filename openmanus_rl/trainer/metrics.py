@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openmanus_rl.agent.episode import Episode
-from openmanus_rl.protocol import DataProto
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float]:
@@ -30,8 +29,3 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def over_ranks(answer: DataProto) -> dict[str, float]:
-    """The metrics of a worker group's update: `DataProto.concat` has made a list of each, one number a rank."""
-    return {name: mean(values) for name, values in answer.meta_info["metrics"].items()}

@@ -151,7 +151,7 @@ def run_command(command: str, shows_output: bool, expect: int) -> str:
     if any(re.fullmatch(pattern, command) for pattern in HELPS):
         words = shlex.split(command)
         words[0] = sys.executable if words[0] == "python" else words[0]
-        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=240).stdout
     as_cli = re.sub(r"^\./train_(grpo|ppo)\.sh", r"openmanus-rl train --algorithm \1", command)
     for pattern, extra in RUN.items():
         if re.fullmatch(pattern, as_cli):
@@ -203,7 +203,7 @@ def test_the_test_that_covers_a_command_exists(test_id):
 def test_requests_shown_are_answered_as_shown(maze_url, block):
     a_line_each = block.text.replace("curl -s", "curl -sS -w '\\n'")
     script = a_line_each.replace(f"http://127.0.0.1:{PORT}", maze_url)
-    done = subprocess.run(["bash", "-euc", script], check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-euc", script], check=True, capture_output=True, text=True, timeout=240)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line]
     assert answers == [json.loads(line) for line in block.output.splitlines()]
 
