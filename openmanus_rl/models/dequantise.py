@@ -17,9 +17,9 @@ def dequantise(gguf_file: Path, directory: Path) -> None:
     """Write the model, tokenizer, chat template and generation settings of `gguf_file` to `directory`."""
     with _quiet():
         model, tokenizer = _model(gguf_file), _tokenizer(gguf_file)
-    tokenizer.model_max_length = model.config.max_position_embeddings
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
+        tokenizer.model_max_length = model.config.max_position_embeddings
+        model.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
 
 
 def _model(gguf_file: Path) -> PreTrainedModel:
