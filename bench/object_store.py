@@ -1,13 +1,12 @@
 """A `DataProto` of 1 GB from the driver to a worker and back, against one copy of its memory.
 
-    python bench/object_store.py [GB]
+    python bench/object_store.py
 
 The worker gets it from Ray's object store, writes one number into it and returns it; the driver reads it again. Both
 sides can write to what they read. The two are timed in turn; the ratio is the median over the alternations.
 """
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -59,7 +58,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    data = rows(float(sys.argv[1]) if len(sys.argv) > 1 else GIGABYTES)
+    data = rows(GIGABYTES)
     cluster = ClusterConfig()
     with connected(cluster):
         group = WorkerGroup(Mirror, RayProcesses("main", cluster.pools["main"], cluster), "mirror")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.actor import ActorHandle
 from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, RayError, WorkerCrashedError
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -38,7 +37,8 @@ MAX_CALLS = 100_000
 class Rank:
     """A process and where it is."""
 
-    handle: ActorHandle
+    handle: Any
+    """Ray's handle of a `Host`; Ray's own types know no methods that it adds."""
     bundle: int
     index: int
     """Which of the processes of its bundle."""
@@ -149,7 +149,7 @@ class RayProcesses:
         here = ray.get_runtime_context().get_node_id()
         return sorted(ranks, key=lambda rank: (rank.place.node != here, rank.place.node, rank.index))
 
-    def _start(self, bundle: int) -> ActorHandle:
+    def _start(self, bundle: int) -> Any:
         threads = max(1, int(self.pool.cpus_per_rank))
         return (
             ray.remote(Host)
@@ -218,7 +218,11 @@ class RayProcesses:
         pulses = {self.ranks[rank].handle.is_alive.remote(): rank for rank in ranks}
         silent = ray.wait(list(pulses), num_returns=len(pulses), timeout=PULSE_SECONDS)[1] if pulses else []
         reason = f"its process gave no sign of life for {PULSE_SECONDS:g} s"
-        return [RankLost(self.name, rank, str(self.ranks[rank].place), reason) for rank in map(pulses.get, silent)]
+        return [
+            RankLost(self.name, rank, str(self.ranks[rank].place), reason)
+            for ref, rank in pulses.items()
+            if ref in silent
+        ]
 
 
 def value_of(outcome: Answer | Failure, role: str, method: str, rank: int, place: Place) -> Any:

@@ -20,8 +20,8 @@ def packed_class(worker_cls: type) -> bytes:
 
     What a class in a user's file imports has to be importable where it is opened; the file itself does not.
     """
-    module = sys.modules[worker_cls.__module__]
-    if _is_installed(module):
+    module = sys.modules.get(worker_cls.__module__)
+    if module is None or _is_installed(module):
         return ray.cloudpickle.dumps(worker_cls)
     ray.cloudpickle.register_pickle_by_value(module)
     try:
@@ -31,9 +31,12 @@ def packed_class(worker_cls: type) -> bytes:
 
 
 def _is_installed(module: ModuleType) -> bool:
-    """Whether the module comes with the package, its dependencies or Python, and so is on every machine."""
-    if module.__name__.partition(".")[0] == __name__.partition(".")[0] or module.__name__ == "__main__":
-        return True  # what is in `__main__` travels with its code anyway
+    """Whether the module comes with the package, its dependencies or Python, and so is on every machine.
+
+    What is in no file, or in `__main__`, travels with its code in any case.
+    """
+    if module.__name__ == "__main__" or module.__name__.partition(".")[0] == __name__.partition(".")[0]:
+        return True
     places = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
     file = getattr(module, "__file__", None)
     return file is None or any(Path(file).is_relative_to(place) for place in places)

@@ -1,7 +1,7 @@
 """The processes of a run, the workers in them, and the engine that samples: in this process, or on Ray."""
 
 from collections.abc import Callable, Coroutine, Mapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.distributed.processes import Processes, ThisProcess
@@ -12,6 +12,10 @@ from openmanus_rl.trainer.canary import largest_gap, tolerance
 from openmanus_rl.trainer.places import needed_roles, pool_of
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.workers.registry import find_worker
+
+if TYPE_CHECKING:
+    from openmanus_rl.distributed.ray_engine import RayRollout
+    from openmanus_rl.distributed.ray_processes import RayProcesses
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs asynchronous work to its end, on the event loop that the engine is used from."""
@@ -27,7 +31,9 @@ class Crew:
         self.config = config
         self.model_dir = model_dir
         self._say = say
-        self._pools: dict[str, Processes] = {}
+        self._here = ThisProcess()
+        self._pools: dict[str, RayProcesses] = {}
+        self._rollout: RayRollout | None = None
         try:
             self._gather(needed_roles(config, requires))
         except BaseException:
@@ -46,11 +52,10 @@ class Crew:
             gaps.append(largest_gap(run(engine.score(probe)), expected, allowed, name))
         return max(gaps)
 
-    def mend(self, run: Run) -> None:
+    def mend(self) -> None:
         """Bring back engines that were lost since the last call."""
-        repair = getattr(self.engine, "repair", None)
-        if repair is not None:
-            run(repair())
+        if self._rollout is not None:
+            self._rollout.repair()
 
     def close(self) -> None:
         """End the processes; the engine is closed by whoever runs its event loop."""
@@ -58,8 +63,12 @@ class Crew:
 
     def _gather(self, roles: list[str]) -> None:
         groups = {role: self._group(role) for role in roles if role != "rollout"}
-        built_in = [groups.pop(role, None) for role in ("actor", "critic", "reference")]
-        self.roles = Roles(*built_in, own=groups)
+        self.roles = Roles(
+            actor=groups.pop("actor"),
+            critic=groups.pop("critic", None),
+            reference=groups.pop("reference", None),
+            own=groups,
+        )
         self.engine = self._make_engine()
 
     def _group(self, role: str) -> WorkerGroup:
@@ -67,8 +76,9 @@ class Crew:
         return WorkerGroup(worker_cls, self._processes(role), role, model_dir=self.model_dir, config=self.config)
 
     def _processes(self, role: str) -> Processes:
-        if self.config.trainer.executor == "inline":
-            return self._pools.setdefault("", ThisProcess())
+        return self._here if self.config.trainer.executor == "inline" else self._pool(role)
+
+    def _pool(self, role: str) -> "RayProcesses":
         from openmanus_rl.distributed.ray_processes import RayProcesses
 
         name = pool_of(self.config, role)
@@ -77,11 +87,15 @@ class Crew:
         return self._pools[name]
 
     def _make_engine(self) -> InferenceEngine:
-        if self.config.trainer.executor == "inline":
+        if self.roles.actor.local is not None:
             return make_engine(self.config, self.model_dir, self.roles.actor.local.model)
         from openmanus_rl.distributed.ray_engine import RayRollout
 
-        return RayRollout(self._processes("rollout"), self.model_dir, self.config, self._say)
+        worker_cls = find_worker(self.config.trainer.workers.get("rollout", "rollout"))
+        self._rollout = RayRollout(
+            worker_cls, self._pool("rollout"), self._say, model_dir=self.model_dir, config=self.config
+        )
+        return self._rollout
 
     def _release_pools(self) -> None:
         for processes in self._pools.values():

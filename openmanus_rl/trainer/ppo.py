@@ -34,7 +34,7 @@ from openmanus_rl.trainer.credit import assign_credit, kl_controller, reward_man
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
-from openmanus_rl.trainer.metrics import episode_metrics, over_ranks
+from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.state import Progress, read_state, write_state
 
@@ -191,8 +191,8 @@ class RayPPOTrainer:
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0}
         if self.roles.critic is not None:
-            metrics |= over_ranks(self.roles.critic.update_critic(batch, seed))
-        return metrics | over_ranks(self.roles.actor.update_actor(batch, seed))
+            metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
+        return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
 
     def _validate(self) -> Evaluation:
         """Held-out success, shown, with every episode written down."""
@@ -223,7 +223,7 @@ class RayPPOTrainer:
 
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""
-        self.crew.mend(self.agent.run)
+        self.crew.mend()
         began = time.monotonic()
         gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
         return {"rollout/canary_gap": gap, "time/sync": time.monotonic() - began}

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from openmanus_rl.distributed.errors import RankLost
 from openmanus_rl.errors import UserError
+from openmanus_rl.inference.base import EngineLost
 from openmanus_rl.tracking.console import RunConsole
 from openmanus_rl.tracking.run_directory import RunDirectory
 
@@ -27,10 +28,10 @@ class Restarts:
 
     @contextmanager
     def after_a_loss(self) -> Iterator[None]:
-        """A lost rank in the block makes the next attempt due; what was lost is said and written down."""
+        """A loss in the block, of a rank or of all engines, makes the next attempt due; it is said and written down."""
         try:
             yield
-        except RankLost as lost:
+        except (RankLost, EngineLost) as lost:
             if self.count == self.limit:
                 raise UserError(
                     f"{lost}\nThe run was started anew {self.limit} times already (trainer.max_restarts).",

@@ -1,6 +1,9 @@
 """Groups on a Ray cluster of two nodes: called as in one process, and clear about what went wrong where."""
 
+import re
+import runpy
 import time
+from pathlib import Path
 
 import pytest
 import ray
@@ -133,7 +136,7 @@ def test_a_users_mistake_is_told_as_one(ranked):
 
 
 def test_an_answer_that_cannot_travel_is_an_error_of_that_method(ranked):
-    with pytest.raises(WorkerError, match=r"ranked\.answer_unpicklable failed on rank 0.*pickle"):
+    with pytest.raises(WorkerError, match=r"ranked\.answer_unpicklable failed on rank [01] (.|\n)*cannot pickle"):
         ranked.answer_unpicklable()
 
 
@@ -161,6 +164,14 @@ def test_a_connection_that_is_there_is_used_and_left(cluster):
     with connected(cluster):
         assert ray.get_runtime_context().get_node_id() == before
     assert ray.is_initialized()
+
+
+def test_the_bench_of_the_object_store_runs(cluster, capsys, monkeypatch):
+    bench = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "object_store.py"))
+    monkeypatch.setitem(bench["main"].__globals__, "GIGABYTES", 0.01)
+    monkeypatch.setitem(bench["main"].__globals__, "ALTERNATIONS", 1)
+    bench["main"]()
+    assert re.match(r"0\.01 GB: copy .* there and back .*x\n", capsys.readouterr().out)
 
 
 def test_a_pool_that_has_no_room_is_refused_with_what_there_is(cluster):

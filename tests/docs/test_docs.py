@@ -65,6 +65,7 @@ COVERED = {
     r"openmanus-rl models get smollm2-135m.*": "tests/models/test_packaged.py::test_the_real_smollm2_answers",
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",
