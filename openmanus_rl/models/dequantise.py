@@ -4,6 +4,7 @@ import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from gguf import GGUFReader
@@ -16,14 +17,14 @@ def dequantise(gguf_file: Path, directory: Path) -> None:
     """Write the model, tokenizer, chat template and generation settings of `gguf_file` to `directory`."""
     with _quiet():
         model, tokenizer = _model(gguf_file), _tokenizer(gguf_file)
-    tokenizer.model_max_length = model.config.max_position_embeddings
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
+        tokenizer.model_max_length = model.config.max_position_embeddings
+        model.save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
 
 
 def _model(gguf_file: Path) -> PreTrainedModel:
     """The model with every weight unpacked, and nothing left that says it was quantised."""
-    model = AutoModelForCausalLM.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name, dtype=torch.float32)
     model.hf_quantizer.remove_quantization_config(model)
     config = model.config
     model.generation_config = GenerationConfig(

