@@ -16,7 +16,12 @@ from openmanus_rl.models.chat import ChatRenderer
 
 def make_engine(config: RunConfig, model: PreTrainedModel) -> EmbeddedEngine:
     """An engine on the weights of `model`, with room for every episode that may be under way."""
-    return EmbeddedEngine(model, max_sessions=config.rollout.concurrency, max_context=config.model.max_context)
+    return EmbeddedEngine(
+        model,
+        max_sessions=config.rollout.concurrency,
+        max_context=config.model.max_context,
+        deterministic=config.trainer.deterministic,
+    )
 
 
 def make_agent(
