@@ -149,7 +149,7 @@ def test_dev_is_enough_for_train_but_not_the_other_way_round(clone):
     clone.run("scripts/setup.sh", "train")
     clone.pip_calls()
     clone.run("scripts/setup.sh", "dev")
-    assert clone.pip_calls() == ["torch", "--no-build-isolation -e .[train,dev]"]
+    assert clone.pip_calls() == ["torch", "--no-build-isolation -e .[train,vllm,dev]"]
     clone.run("scripts/setup.sh", "train")
     assert clone.pip_calls() == []
 
@@ -205,7 +205,7 @@ def test_an_interrupted_installation_is_started_again(clone):
 def test_an_unknown_mode_is_refused(clone):
     result = clone.run("scripts/setup.sh", "prod")
     assert result.returncode == 1
-    assert "'train' or 'dev', not 'prod'" in result.stderr
+    assert "'train', 'vllm' or 'dev', not 'prod'" in result.stderr
 
 
 CHECKS = ["ruff", "ruff", "lint-imports", "mypy", "pytest"]
@@ -229,7 +229,7 @@ def test_all_checks_run_and_slow_tests_do_not(checked):
     result = checked.run("test.sh", "tests/envs", "-x")
     assert result.returncode == 0, result.stderr
     assert [name for name, *_ in calls(result)] == CHECKS
-    assert calls(result)[-1] == ["pytest", "-m", "not slow", "tests/envs", "-x"]
+    assert calls(result)[-1] == ["pytest", "-n", "2", "--dist", "loadfile", "-m", "not slow", "tests/envs", "-x"]
 
 
 def test_all_adds_the_slow_tests(checked):

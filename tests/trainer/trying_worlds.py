@@ -1,6 +1,5 @@
 """Mazes that try the patience of a run: given to it as `path/to/trying_worlds.py:SlowMaze`."""
 
-import itertools
 import os
 import signal
 import time
@@ -15,7 +14,7 @@ class SlowMaze(Maze):
     """A training step never ends, so that a test can do something in the middle of one; its log says that it began."""
 
     def reset(self, task):
-        self.slow = task.extra["split"] == "train"
+        self.slow = task.extra.get("split") == "train"
         return super().reset(task)
 
     def step(self, action):
@@ -26,35 +25,44 @@ class SlowMaze(Maze):
 
 
 class FatalMaze(Maze):
-    """Kills the run or its own server at a chosen start of a training task: the file `fate` says which, once.
+    """Kills the run or its own server in the middle of training episodes: the file `fate` says which, and when.
 
     The file lies beside this one, so a test makes a copy of its own with `arm`.
     """
 
-    starts = itertools.count(1)
+    starts = 0
 
     def reset(self, task):
-        if task.extra["split"] == "train":
-            meet_fate(next(self.starts))
+        self.trains = task.extra.get("split") == "train"
+        FatalMaze.starts += self.trains
         return super().reset(task)
 
+    def step(self, action):
+        if self.trains:
+            meet_fate(self.starts)
+        return super().step(action)
 
-def meet_fate(start):
+
+def meet_fate(starts):
     fate = Path(__file__).with_name("fate")
     try:
-        victim, moment = fate.read_text().split()
-        if start < int(moment):
+        victim, how_often, moment = fate.read_text().split()
+        if starts < int(moment):
             return
-        fate.unlink()
+        if how_often == "once":
+            fate.unlink()
     except FileNotFoundError:  # it was met before, or there is none
         return
     os.kill(os.getppid() if victim == "run" else os.getpid(), signal.SIGKILL)
 
 
-def arm(directory, victim, moment):
-    """A copy of this file in `directory` whose `FatalMaze` kills the victim; the override that chooses that world."""
+def arm(directory, fate):
+    """A copy of this file in `directory` with a fate, such as `run once 40`: from the 40th start of a training task.
+
+    What is returned is the override that chooses its `FatalMaze`.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     copy = directory / "trying_worlds.py"
     copy.write_text(Path(__file__).read_text())
-    (directory / "fate").write_text(f"{victim} {moment}")
+    (directory / "fate").write_text(fate)
     return f"env.name={copy}:FatalMaze"
