@@ -57,7 +57,7 @@ class LoraConfig(Config):
 
     rank: int = Field(0, ge=0)
     """Rank of the adapters; 0: none, all weights train."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: int = Field(32, gt=0)
     """Their output is scaled by alpha / rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of an adapter's inputs that are dropped in training."""
