@@ -39,7 +39,7 @@ def train(config: RunConfig) -> Path:
             run.write_versions({"run": config.trainer.seed})
             run.log_event("started")
         console.note(f"run directory: {run.path}")
-        with environment_servers(config, run.env_logs) as services, services.blamed_for_failures():
+        with environment_servers(config, run.env_logs, console.note) as services, services.blamed_for_failures():
             console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(services.urls)}")
             console.stage(Stage.WORKERS)
             inputs = prepare_inputs(config, run.path / INITIAL_MODEL, console.note)

@@ -88,7 +88,7 @@ def evaluate_model(
     rewards = reward_manager(config.algorithm.reward_score_fn)
     with (
         TemporaryDirectory() as logs,
-        environment_servers(config, Path(logs)) as services,
+        environment_servers(config, Path(logs), lambda text: None) as services,
         services.blamed_for_failures(),
         closing(make_agent(config, make_engine(config, actor), tokenizer, services.urls, rewards)) as agent,
     ):
