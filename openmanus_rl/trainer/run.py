@@ -42,7 +42,7 @@ def train(config: RunConfig) -> Path:
             run.log_event("started")
         console.note(f"run directory: {run.path}")
         with (
-            environment_servers(config, run.env_logs) as services,
+            environment_servers(config, run.env_logs, console.note) as services,
             services.blamed_for_failures(),
             _cluster(config),
         ):

@@ -91,7 +91,7 @@ def evaluate_model(
     with (
         running_engine(config, weights) as engine,
         TemporaryDirectory() as logs,
-        environment_servers(config, Path(logs)) as services,
+        environment_servers(config, Path(logs), lambda text: None) as services,
         services.blamed_for_failures(),
         closing(make_agent(config, engine, tokenizer, services.urls, rewards)) as agent,
     ):

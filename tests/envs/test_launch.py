@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from live_service import call
 
 from openmanus_rl.envs.launch import launch_servers
+from openmanus_rl.envs.server_process import RESTARTS
 from openmanus_rl.errors import UserError
 
 WORLDS = Path(__file__).with_name("toy_worlds.py")
@@ -95,14 +97,56 @@ def test_a_server_that_is_never_ready_is_given_up_and_killed(tmp_path, slow_worl
     assert not any(str(slow_world) in command_of(pid) for pid in os.listdir("/proc") if pid.isdigit())
 
 
-def test_a_crashed_server_is_noticed_with_its_log(tmp_path):
-    with launch_servers(COUNTER, count=2, log_dir=tmp_path) as servers:
+def test_a_killed_server_comes_back_on_its_port(tmp_path):
+    said = []
+    with launch_servers(COUNTER, count=2, log_dir=tmp_path, say=said.append) as servers:
+        url, killed = servers.urls[1], servers.pids[1]
+        os.kill(killed, signal.SIGKILL)
+        # Whoever calls meanwhile waits for the next process; nobody is refused.
+        assert wait_until(lambda: is_answered(f"{url}/health"))
+        assert wait_until(lambda: said)
+        assert servers.pids[1] != killed
+        assert servers.dead() == {}
+    log = (tmp_path / "server-1.log").read_text()
+    assert said == [
+        f"the environment server at {url} ended (exit code -9) and was started again; its log: {tmp_path}/server-1.log"
+    ]
+    assert log.count("is served at") == 2
+    assert f"the environment server at {url} ended (exit code -9) and was started again (1 of at most 5" in log
+
+
+def is_answered(url):
+    """A call that was under way when the server was killed gets no answer; the next one does."""
+    try:
+        return call("GET", url).status == 200
+    except OSError:
+        return False
+
+
+def test_a_server_that_keeps_ending_stays_down_and_is_told_with_its_log(tmp_path):
+    """The file beside the world makes every further process end before it serves."""
+    world = tmp_path / "doomed.py"
+    doom = "import pathlib, sys\nif pathlib.Path(__file__).with_name('doom').exists():\n    sys.exit('doomed')\n"
+    world.write_text(doom + WORLDS.read_text())
+    said = []
+    with launch_servers(f"{world}:Counter", count=2, log_dir=tmp_path / "logs", say=said.append) as servers:
+        (tmp_path / "doom").touch()
         os.kill(servers.pids[1], signal.SIGKILL)
-        assert wait_until(servers.dead)
-        told = servers.dead()
-        assert list(told) == [servers.urls[1]]
-        assert "exit code -9" in told[servers.urls[1]]
-        assert "is served at" in told[servers.urls[1]]
+        assert wait_until(lambda: len(said) == RESTARTS + 1)
+        assert list(servers.dead()) == [servers.urls[1]]
+        assert "doomed" in servers.dead()[servers.urls[1]]
+        assert "stays down" in said[-1]
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", urlsplit(servers.urls[1]).port), timeout=60)
+        assert is_answered(f"{servers.urls[0]}/health"), "the other one is left alone"
+
+
+def test_a_stopped_server_is_not_started_again(tmp_path):
+    said = []
+    with launch_servers(COUNTER, log_dir=tmp_path, say=said.append):
+        pass
+    assert said == []
+    assert (tmp_path / "server-0.log").read_text().count("is served at") == 1
 
 
 def test_no_host_but_loopback_without_a_token(tmp_path, monkeypatch):

@@ -3,7 +3,8 @@
 import signal
 from pathlib import Path
 
-from tiny_runs import PATIENCE, kill, server_pids, steps_of, wait_until
+from tiny_runs import PATIENCE, json_lines, kill, server_pids, steps_of, wait_until
+from trying_worlds import arm
 
 STOPPED = 130
 ENDLESS = "trainer.steps=5000"
@@ -55,11 +56,9 @@ def test_the_resume_line_works_by_itself(place, start_cli):
 
 
 def test_a_second_interrupt_stops_at_once(place, start_cli, grpo_run):
-    """In this world a training step does not end: a run that waited for it would end with an error of its own."""
+    """In this world an episode of training takes half a minute; a run that waited for it would have made its step."""
     model = f"model.path={grpo_run / 'initial_model'}"
-    first = start_cli(
-        *place.command(SLOW, model, "trainer.name=slow", "data.validation_tasks=4", "env.request_timeout=600")
-    )
+    first = start_cli(*place.command(SLOW, model, "trainer.name=slow", "data.validation_tasks=4"))
     run = place.runs / "slow"
     log = run / "env" / "server-0.log"
     wait_until(lambda: log.exists() and "a training step began" in log.read_text(), PATIENCE, "training")
@@ -68,7 +67,8 @@ def test_a_second_interrupt_stops_at_once(place, start_cli, grpo_run):
     first.send(signal.SIGINT)
     result = first.wait()
     assert result.code == STOPPED
-    assert result.err == "openmanus-rl: stopped\n"
+    assert result.err.endswith("openmanus-rl: stopped\n")
+    assert "Traceback" not in result.err
     assert steps_of(run) == [0]
     assert server_pids(run) == []
 
@@ -85,29 +85,45 @@ def test_an_interrupt_during_set_up_leaves_nothing_half_made(place, start_cli, t
     assert server_pids(place.runs / "maze-grpo") == []
 
 
-def test_a_lost_server_ends_the_run_with_its_log_named(place, start_cli):
-    run = place.runs / "maze-grpo"
-    process = start_cli(*place.command(ENDLESS, "rollout.retries=0"))
-    wait_for_step(run, 2)
-    (server,) = server_pids(run)
-    kill(server)
-    result = process.wait()
-    assert result.code == 2
-    assert "Traceback" not in result.err
-    assert result.err.startswith("openmanus-rl: error: no environment server is left of 1; that at http://127.0.0.1:")
-    assert f"exit code -9; its log, {run / 'env' / 'server-0.log'}" in result.err
-    assert "goes on from its last checkpoint" in result.err
-
-
-def test_a_run_goes_on_with_the_servers_that_are_left(place, start_cli):
+def test_a_run_goes_on_when_one_of_its_servers_is_killed(place, start_cli):
     run = place.runs / "maze-grpo"
     process = start_cli(*place.command(ENDLESS, "env.num_servers=2"))
     wait_for_step(run, 2)
     servers = server_pids(run)
     assert len(servers) == 2
     kill(servers[0])
-    last = steps_of(run)[-1]
-    wait_for_step(run, last + 3)
+    wait_until(lambda: "was started again" in process.out, PATIENCE, "the note")
+    wait_for_step(run, steps_of(run)[-1] + 2)
+    assert len(server_pids(run)) == 2
     process.send(signal.SIGINT)
     assert process.wait().code == STOPPED
     assert server_pids(run) == []
+
+
+def test_episodes_of_a_killed_server_are_played_again_and_no_failed_one_is_trained_on(place, cli, grpo_run, tmp_path):
+    """The only server dies in the sixth step."""
+    world, model = arm(tmp_path, f"server once {5 * 8 + 4}"), f"model.path={grpo_run / 'initial_model'}"
+    result = cli(*place.command(world, model, "trainer.name=fatal", "trainer.steps=8"))
+    assert result.code == 0, result.err
+    assert "ended (exit code -9) and was started again; its log:" in result.out
+    assert "episodes failed" not in result.out
+    run = place.runs / "fatal"
+    retries = [line["train/retries/env_failure"] for line in json_lines(run / "metrics.jsonl")[1:]]
+    assert [step for step, count in enumerate(retries, 1) if count] == [6]
+    for step, line in enumerate(json_lines(run / "metrics.jsonl")[1:], 1):
+        episodes = json_lines(run / "episodes" / f"train_step_{step:06d}.jsonl")
+        assert line["train/episodes"] == len(episodes) == 8
+        assert sum(episode["failed_tries"].count("env_failure") for episode in episodes) == retries[step - 1]
+        assert not {episode["stop_reason"] for episode in episodes} & {"env_failure", "env_timeout", "aborted"}
+
+
+def test_a_server_that_keeps_ending_ends_the_run_with_its_log_named(place, cli, grpo_run, tmp_path):
+    world, model = arm(tmp_path, "server always 1"), f"model.path={grpo_run / 'initial_model'}"
+    result = cli(*place.command(world, model, "trainer.name=doomed", "rollout.retries=8"))
+    assert result.code == 2
+    assert "Traceback" not in result.err
+    assert "openmanus-rl: error: no environment server is left of 1; that at http://127.0.0.1:" in result.err
+    assert f"exit code -9; its log, {place.runs / 'doomed' / 'env' / 'server-0.log'}" in result.err
+    assert "goes on from its last checkpoint" in result.err
+    assert result.out.count("was started again") == 5
+    assert "stays down" in result.out

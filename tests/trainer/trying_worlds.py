@@ -7,11 +7,11 @@ from pathlib import Path
 
 from openmanus_rl.envs.maze import Maze
 
-SECONDS = 600
+SECONDS = 8
 
 
 class SlowMaze(Maze):
-    """A training step never ends, so that a test can do something in the middle of one; its log says that it began."""
+    """A training step takes its time, so that a test can do something in the middle of one; the log says it began."""
 
     def reset(self, task):
         self.slow = task.extra.get("split") == "train"
