@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ from openmanus_rl.config.schema import ClusterConfig
 from openmanus_rl.errors import UserError
 
 LOCAL = "local"
+AUTO = "auto"
+
+CONNECT_SECONDS = 10.0
+"""How long the head of a cluster has to answer."""
 
 
 @contextmanager
@@ -52,13 +57,24 @@ def _start_here(cluster: ClusterConfig) -> None:
 
 
 def _join(address: str) -> None:
+    address = os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address
     try:
+        if address != AUTO:
+            _check_that_somebody_listens(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError as error:
+    except OSError as error:
         raise UserError(
             f"there is no Ray cluster at cluster.address={address}: {error}",
             "Start one with `ray start --head`, or set cluster.address=local.",
         ) from error
+
+
+def _check_that_somebody_listens(address: str) -> None:
+    """Ray itself would try for many minutes."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if not port.isdigit():
+        raise UserError(f"cluster.address={address} is not an address.", "Write host:port, auto or local.")
+    socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 @contextmanager

@@ -70,8 +70,10 @@ def test_several_nodes_need_a_cluster():
         pass
 
 
-def test_an_address_where_no_cluster_is_says_so(monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    nowhere = ClusterConfig(address="127.0.0.1:1")
-    with pytest.raises(UserError, match=r"no Ray cluster at cluster\.address=127\.0\.0\.1:1"), connected(nowhere):
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [("127.0.0.1:1", r"no Ray cluster at cluster\.address=127\.0\.0\.1:1"), ("head", "is not an address")],
+)
+def test_an_address_where_no_cluster_is_says_so_at_once(address, told):
+    with pytest.raises(UserError, match=told), connected(ClusterConfig(address=address)):
         pass

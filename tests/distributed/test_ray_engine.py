@@ -46,27 +46,40 @@ def model_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    config = ClusterConfig(pools={"a": TWO, "b": TWO, "c": PoolConfig()}, start_timeout=60)
+    config = ClusterConfig(pools={"sampling": TWO, "shared": PoolConfig()}, start_timeout=240)
     with connected(config):
         yield config
 
 
 @pytest.fixture(scope="module")
-def rollout(cluster, model_dir):
-    """Two engines; for tests that leave them alive."""
+def sampling(cluster):
+    """The processes of the engines."""
     processes = RayProcesses("sampling", TWO, cluster)
-    rollout = RayRollout(RolloutWorker, processes, print, model_dir=model_dir, config=CONFIG)
-    yield rollout
-    asyncio.run(rollout.close())
+    yield processes
     processes.close()
+
+
+@pytest.fixture(scope="module")
+def rollout_and_notes(sampling, model_dir):
+    notes = []
+    rollout = RayRollout(RolloutWorker, sampling, notes.append, model_dir=model_dir, config=CONFIG)
+    yield rollout, notes
+    asyncio.run(rollout.close())
 
 
 @pytest.fixture
-def breakable(cluster, model_dir):
-    """Two engines that the test may kill, their processes, and the notes about them."""
-    processes, notes = RayProcesses("sampling", TWO, cluster), []
-    yield RayRollout(RolloutWorker, processes, notes.append, model_dir=model_dir, config=CONFIG), processes, notes
-    processes.close()
+def notes(rollout_and_notes):
+    """What is told about engines in this test."""
+    rollout_and_notes[1].clear()
+    return rollout_and_notes[1]
+
+
+@pytest.fixture
+def rollout(rollout_and_notes, model_dir):
+    """Two engines with the weights of `model_dir`; a test that kills one has it repaired."""
+    engines = rollout_and_notes[0]
+    asyncio.run(engines.update_weights(load_causal_lm(model_dir).state_dict(), version=1))
+    return engines
 
 
 def sample(engine, session, max_tokens=24, seed=1, deadline=None):
@@ -116,8 +129,9 @@ def test_a_users_mistake_is_told_as_one(rollout):
         asyncio.run(rollout.generate([], SamplingParams(1), seed=0, session="empty"))
 
 
-def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_present_weights(breakable, model_dir):
-    rollout, processes, notes = breakable
+def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_weights(
+    rollout, sampling, notes, model_dir
+):
     weights = halved(model_dir)
     reference = load_causal_lm(model_dir)
     reference.load_state_dict(weights)
@@ -127,7 +141,7 @@ def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_pres
         await rollout.update_weights(weights, version=3)
         running = [asyncio.create_task(sample(rollout, f"s{index}", max_tokens=500)) for index in range(2)]
         await asyncio.sleep(0.05)
-        os.kill(processes.ranks[1].place.pid, signal.SIGKILL)
+        os.kill(sampling.ranks[1].place.pid, signal.SIGKILL)
         return await asyncio.gather(*running)
 
     untouched, asked_again = asyncio.run(lose_one())
@@ -150,9 +164,8 @@ def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_pres
     assert [engine.version for engine in rollout.engines] == [3, 3]
 
 
-def test_engines_that_died_unnoticed_are_found_and_brought_back(breakable):
-    rollout, processes, notes = breakable
-    for rank in processes.ranks:
+def test_engines_that_died_unnoticed_are_found_and_brought_back(rollout, sampling, notes):
+    for rank in sampling.ranks:
         os.kill(rank.place.pid, signal.SIGKILL)
     rollout.repair()
     assert len(notes) == 2
