@@ -30,7 +30,7 @@ def add_adapters(model: PreTrainedModel, lora: LoraConfig, seed: int) -> None:
     config = peft.LoraConfig(
         task_type="CAUSAL_LM",
         r=lora.rank,
-        lora_alpha=lora.alpha,  # type: ignore[arg-type]  # only divided by the rank
+        lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
         target_modules=lora.target_modules or "all-linear",
     )
