@@ -4,9 +4,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from openmanus_rl.cli.options import WorldName, WorldOptions
+from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
+from openmanus_rl.envs.access import TOKEN_VARIABLE
+from openmanus_rl.envs.check import CHECKS, FAST_CHECKS, check_server, check_world
 from openmanus_rl.envs.registry import ENVIRONMENTS
 from openmanus_rl.envs.service.serve import main as serve_main
 
@@ -26,13 +30,41 @@ def list_environments() -> None:
 @app.command()
 def serve(
     name: WorldName,
-    host: Annotated[str, typer.Option(help="Other than loopback needs a token in the environment.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Other than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
     options: WorldOptions = "{}",
+    token: Annotated[
+        str | None, typer.Option(envvar=TOKEN_VARIABLE, show_envvar=True, help="Requests must bear it.")
+    ] = None,
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
     try:
-        code = serve_main(["--env", name, "--host", host, "--port", str(port), "--options", options])
+        arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
+        code = serve_main([*arguments, "--token", token] if token else arguments)
     except KeyboardInterrupt:  # the way to end it, so no failure; its sessions are closed by now
         code = 0
     raise typer.Exit(code)
+
+
+@app.command()
+def check(
+    target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world's name, or the address of its server.")],
+    options: WorldOptions = "{}",
+    items: Annotated[list[str] | None, typer.Option("--item", help="With a URL: a task to check on.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what takes minutes: memory.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long one call to the world may take.")] = 10.0,
+) -> None:
+    """Check the promises that training relies on; the exit code is 1 if one is broken."""
+    checks = CHECKS if everything else FAST_CHECKS
+    if target.startswith(("http://", "https://")):
+        results = check_server(target, items or (), checks=checks, seconds=seconds)
+    else:
+        results = check_world(target, read_options(options), checks=checks, seconds=seconds)
+    table = Table("check", "result", "what was seen")
+    colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
+    failed = False
+    with Live(table, console=Console()):
+        for result in results:
+            failed |= result.status == "failed"
+            table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
+    raise typer.Exit(1 if failed else 0)
