@@ -1,5 +1,8 @@
-"""`openmanus-rl env`: which worlds there are, and serving one."""
+"""`openmanus-rl env`: which worlds there are, serving one, checking one, and recording what is played."""
 
+import contextlib
+import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,12 +10,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from starlette.types import ASGIApp
 
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
-from openmanus_rl.envs.access import TOKEN_VARIABLE
+from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, url_of
+from openmanus_rl.envs.cassette import Recorder, ReplayServer, forwarding_app, read_cassette
 from openmanus_rl.envs.check import CHECKS, FAST_CHECKS, check_server, check_world
-from openmanus_rl.envs.registry import ENVIRONMENTS
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
+from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
+from openmanus_rl.envs.service.serve import run_app
 
 app = typer.Typer(help="Worlds: list them, serve one over HTTP.", no_args_is_help=True)
 
@@ -68,3 +75,40 @@ def check(
             failed |= result.status == "failed"
             table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def record(
+    target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world to serve, or a server to stand before.")],
+    cassette: Annotated[Path, typer.Argument(help="The file that the traffic goes to.")],
+    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    options: WorldOptions = "{}",
+) -> None:
+    """Serve on loopback until Ctrl-C and write all traffic to a file: that of a run whose env.urls has this address."""
+    if target.startswith(("http://", "https://")):
+        served: ASGIApp = forwarding_app(target)
+    else:
+        served = build_app(environment_class(target), read_options(options), spec=target)
+    listener = listen("127.0.0.1", port, "--port")
+    typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
+    _until_ctrl_c(Recorder(served, cassette), listener)
+
+
+@app.command()
+def replay(
+    cassette: Annotated[Path, typer.Argument(help="A file made by `env record`.")],
+    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+) -> None:
+    """Play a cassette back until Ctrl-C, without its world; the exit code is 1 if a player deviated from it."""
+    server = ReplayServer(read_cassette(cassette))
+    listener = listen("127.0.0.1", port, "--port")
+    typer.echo(f"{cassette} is played back at {url_of(listener)}")
+    _until_ctrl_c(server.app(), listener)
+    for deviation in server.deviations:
+        typer.echo(deviation, err=True)
+    raise typer.Exit(1 if server.deviations else 0)
+
+
+def _until_ctrl_c(served: ASGIApp, listener: socket.socket) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        run_app(served, listener)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, require_safe_host, token_from_environment, url_of
 from openmanus_rl.envs.registry import environment_class
@@ -64,6 +65,12 @@ def serve(arguments: argparse.Namespace) -> None:
         inline=True,
     )
     install_alarm()
+    print(f"{arguments.env} is served at {url_of(listener)}", flush=True)
+    run_app(app, listener)
+
+
+def run_app(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve an application on a socket until a signal."""
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -80,7 +87,6 @@ def serve(arguments: argparse.Namespace) -> None:
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
     )
-    print(f"{arguments.env} is served at {url_of(listener)}", flush=True)
     server.run(sockets=[listener])
 
 
