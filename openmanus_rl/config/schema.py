@@ -11,7 +11,7 @@ class EnvConfig(Config):
     """The world that is played, and the servers it is played on."""
 
     name: str = "maze"
-    """A built-in world (`openmanus-rl env list`) or your own as module:Class."""
+    """A built-in world (`openmanus-rl env list`), your own as module:Class, or agentgym/FAMILY on its own servers."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the world's class, e.g. env.options.size=5."""
     num_servers: int = Field(1, ge=1, le=64)
@@ -19,7 +19,7 @@ class EnvConfig(Config):
     base_port: int | None = Field(None, ge=1, le=65535)
     """Port of the first server; the next ones follow. Unset: free ports are found."""
     urls: list[str] = Field(default_factory=list)
-    """Servers that run already, started with `openmanus-rl env serve`; none are started then."""
+    """Servers that run already (`openmanus-rl env serve`, or AgentGym's for agentgym/FAMILY); none are started then."""
     request_timeout: float = Field(20.0, gt=0)
     """Seconds one call to the world may take, tries included, before the episode counts as failed."""
 

@@ -9,6 +9,7 @@ from openmanus_rl.config.effect import check_effect
 from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import effective_options
+from openmanus_rl.envs.client.remote import is_remote
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards.registry import find_score_function
 from openmanus_rl.trainer.places import BUILT_IN, check_places
@@ -40,6 +41,11 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     find_score_function(config.algorithm.reward_score_fn)
     TEMPLATES.lookup(config.agent.template)
     effective_options(config.env.name, config.env.options)
+    if is_remote(config.env.name) and not config.env.urls:
+        raise UserError(
+            f"env.name={config.env.name} is played on AgentGym's own servers, and none is named.",
+            "Set env.urls=[http://HOST:PORT].",
+        )
     if missing := requires - PROVIDED:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
