@@ -5,11 +5,12 @@ from typing import Any
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.envs.textcraft import TextCraft
+from openmanus_rl.envs.webshop import WebShop
 from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (Maze, TextCraft, Wordle):
+for _world in (Maze, TextCraft, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

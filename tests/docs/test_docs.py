@@ -62,6 +62,7 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
@@ -295,7 +296,8 @@ def test_stop_reasons_are_described_as_they_are():
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
 def test_every_option_of_a_world_is_described(name):
-    described = section(DOCS / "environments.md", f"### {name}")
+    page = DOCS / "worlds" / f"{name}.md"
+    described = page.read_text(encoding="utf-8") if page.exists() else section(DOCS / "environments.md", f"### {name}")
     for option, parameter in inspect.signature(ENVIRONMENTS[name]).parameters.items():
         default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
         shown = f"`{option}`" if default is None else f"`{option}={default}`"
