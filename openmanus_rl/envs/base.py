@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Literal
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
+LONGEST_ACTION = 20_000
+"""Characters; a longer text is no action of any world, so that no pattern is matched against megabytes."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -79,6 +82,8 @@ class ActionGrammar:
 
     def parse(self, action: str) -> re.Match[str] | None:
         """The match of the first form that fits the whole action, or None if the action is not one of this world's."""
+        if len(action) > LONGEST_ACTION:
+            return None
         stripped = action.strip()
         for pattern in self._compiled:
             match = pattern.fullmatch(stripped)

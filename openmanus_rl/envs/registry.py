@@ -4,13 +4,14 @@ from typing import Any
 
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.maze import Maze
+from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.textcraft import TextCraft
 from openmanus_rl.envs.webshop import WebShop
 from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (Maze, TextCraft, WebShop, Wordle):
+for _world in (Maze, SqlGym, TextCraft, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

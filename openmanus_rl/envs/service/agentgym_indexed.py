@@ -33,6 +33,8 @@ class IndexedFamily:
     """Whether a reset answers `[observation, null]` rather than the observation."""
     step_info: Mapping[str, Any] = field(default_factory=dict)
     """What a step answers beside observation, reward and done."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options for worlds made through these routes, where the world takes them."""
     closed_key: str | None = None
     """Under which key a close tells whether there was something to close; None: it answers that alone."""
     questions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -47,6 +49,13 @@ INDEXED_FAMILIES: Mapping[str, IndexedFamily] = {
         step_info={"info": None},
         closed_key="closed",
         questions={name: methodcaller(name) for name in ("available_actions", "instruction_text", "state")},
+    ),
+    "sqlgym": IndexedFamily(
+        reset_key="item_id",
+        observation_key="state",
+        starts_with_pair=True,
+        step_info={"info": {}},
+        options={"max_steps": 1},
     ),
 }
 
@@ -69,6 +78,7 @@ class IndexedRoutes:
     def __init__(self, sessions: Sessions, family: IndexedFamily) -> None:
         self._sessions = sessions
         self._family = family
+        self._options = {} if sessions.refusal(family.options) else family.options
         self._reset_body = create_model("ResetBody", __base__=IndexBody, **{family.reset_key: (int | None, 0)})  # type: ignore[call-overload]
 
     def routes(self) -> list[Route]:
@@ -90,7 +100,7 @@ class IndexedRoutes:
         """A session with a task, number 0 where none is named."""
         body = await read_body(request)
         number = validate(CreateBody, body).id if body else 0
-        session = await self._sessions.open(task=self._task(number))
+        session = await self._sessions.open(self._options, self._task(number))
         return session.id
 
     async def reset(self, request: Request) -> Any:
