@@ -4,6 +4,7 @@ from typing import Any
 
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.maze import Maze
+from openmanus_rl.envs.searchqa import SearchQA
 from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.textcraft import TextCraft
 from openmanus_rl.envs.webshop import WebShop
@@ -11,7 +12,7 @@ from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (Maze, SqlGym, TextCraft, WebShop, Wordle):
+for _world in (Maze, SearchQA, SqlGym, TextCraft, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

@@ -50,6 +50,7 @@ INDEXED_FAMILIES: Mapping[str, IndexedFamily] = {
         closed_key="closed",
         questions={name: methodcaller(name) for name in ("available_actions", "instruction_text", "state")},
     ),
+    "searchqa": IndexedFamily(reset_key="id", step_info={"info": None}),
     "sqlgym": IndexedFamily(
         reset_key="item_id",
         observation_key="state",
