@@ -19,20 +19,22 @@ class Bm25Index:
     """An inverted index over documents, which are named by their place in the collection."""
 
     def __init__(self, documents: Iterable[str], k1: float = 1.2, b: float = 0.75) -> None:
-        counts = [Counter(search_terms(document)) for document in documents]
-        lengths = [count.total() for count in counts]
-        mean_length = sum(lengths) / len(lengths) if any(lengths) else 1.0
-        self._size = len(counts)
+        lengths: list[int] = []
         self._postings: dict[str, tuple[array[int], array[float]]] = {}
-        for document, count in enumerate(counts):
-            penalty = k1 * (1 - b + b * lengths[document] / mean_length)
-            for term, frequency in count.items():
-                places, weights = self._postings.setdefault(term, (array("I"), array("d")))
+        for document, text in enumerate(documents):
+            counts = Counter(search_terms(text))
+            lengths.append(counts.total())
+            for term, frequency in counts.items():
+                places, frequencies = self._postings.setdefault(term, (array("I"), array("d")))
                 places.append(document)
-                weights.append(frequency * (k1 + 1) / (frequency + penalty))
-        for term, (places, weights) in self._postings.items():
+                frequencies.append(frequency)
+        self._size = len(lengths)
+        mean_length = sum(lengths) / self._size if any(lengths) else 1.0
+        penalties = [k1 * (1 - b + b * length / mean_length) for length in lengths]
+        for places, weights in self._postings.values():
             idf = math.log(1 + (self._size - len(places) + 0.5) / (len(places) + 0.5))
-            self._postings[term] = places, array("d", [idf * weight for weight in weights])
+            for at, (place, times) in enumerate(zip(places, weights, strict=True)):
+                weights[at] = idf * times * (k1 + 1) / (times + penalties[place])
 
     def search(self, query: str, limit: int) -> list[int]:
         """Up to `limit` documents that share a term with the query, best first; of equals the earlier one first."""
