@@ -58,6 +58,7 @@ INDEXED_FAMILIES: Mapping[str, IndexedFamily] = {
         step_info={"info": {}},
         options={"max_steps": 1},
     ),
+    "todo": IndexedFamily(reset_key="id"),
 }
 
 
