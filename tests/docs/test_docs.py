@@ -65,6 +65,7 @@ COVERED = {
     r"openmanus-rl env serve searchqa": "tests/envs/test_searchqa.py::test_an_agentgym_client_searches_and_answers",
     r"openmanus-rl env serve sqlgym": "tests/envs/test_sqlgym.py::test_an_agentgym_client_asks_once",
     r"openmanus-rl env serve todo": "tests/envs/test_todo.py::test_an_agentgym_client_calls_tools",
+    r"openmanus-rl env serve weather": "tests/envs/test_weather.py::test_an_agentgym_client_asks_for_the_weather",
     r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",

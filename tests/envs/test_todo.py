@@ -117,6 +117,8 @@ def test_an_unknown_tool_is_refused_with_the_closest():
         ("3", 3, True),
         (3.0, 3, True),
         ("three", 3, False),
+        (10**400, 3, False),
+        (float("nan"), 3, False),
         ([3], 3, False),
         ("The Park.", "park", True),
         ("park", "library", False),

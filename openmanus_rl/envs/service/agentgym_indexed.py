@@ -59,6 +59,7 @@ INDEXED_FAMILIES: Mapping[str, IndexedFamily] = {
         options={"max_steps": 1},
     ),
     "todo": IndexedFamily(reset_key="id"),
+    "weather": IndexedFamily(reset_key="id"),
 }
 
 

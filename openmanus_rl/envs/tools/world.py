@@ -212,6 +212,6 @@ def same_answer(given: Answer, right: Answer) -> bool:
     if isinstance(right, int | float):
         try:
             return abs(float(given) - right) <= 1e-6 * max(1.0, abs(right))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return False
     return normal_answer(str(given)) == normal_answer(right)
