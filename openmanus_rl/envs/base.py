@@ -18,6 +18,8 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 Isolation = Literal["inline", "thread", "process"]
+LONGEST_ACTION = 20_000
+"""Characters; a longer text is no action of any world, so that no pattern is matched against megabytes."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class ActionGrammar:
 
     def parse(self, action: str) -> re.Match[str] | None:
         """The match of the first form that fits the whole action, or None if the action is not one of this world's."""
+        if len(action) > LONGEST_ACTION:
+            return None
         stripped = action.strip()
         for pattern in self._compiled:
             match = pattern.fullmatch(stripped)

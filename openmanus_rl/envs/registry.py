@@ -5,12 +5,17 @@ from typing import Any
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.client.remote import is_remote, remote_world
 from openmanus_rl.envs.maze import Maze
+from openmanus_rl.envs.searchqa import SearchQA
+from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.textcraft import TextCraft
+from openmanus_rl.envs.tools.todo import Todo
+from openmanus_rl.envs.tools.weather import Weather
+from openmanus_rl.envs.webshop import WebShop
 from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (Maze, TextCraft, Wordle):
+for _world in (Maze, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

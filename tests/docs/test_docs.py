@@ -63,6 +63,11 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
     r"openmanus-rl models get smollm2-135m.*": "tests/models/test_packaged.py::test_the_real_smollm2_answers",
+    r"openmanus-rl env serve searchqa": "tests/envs/test_searchqa.py::test_an_agentgym_client_searches_and_answers",
+    r"openmanus-rl env serve sqlgym": "tests/envs/test_sqlgym.py::test_an_agentgym_client_asks_once",
+    r"openmanus-rl env serve todo": "tests/envs/test_todo.py::test_an_agentgym_client_calls_tools",
+    r"openmanus-rl env serve weather": "tests/envs/test_weather.py::test_an_agentgym_client_asks_for_the_weather",
+    r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
@@ -297,7 +302,8 @@ def test_stop_reasons_are_described_as_they_are():
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
 def test_every_option_of_a_world_is_described(name):
-    described = section(DOCS / "environments.md", f"### {name}")
+    page = DOCS / "worlds" / f"{name}.md"
+    described = page.read_text(encoding="utf-8") if page.exists() else section(DOCS / "environments.md", f"### {name}")
     for option, parameter in inspect.signature(ENVIRONMENTS[name]).parameters.items():
         default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
         shown = f"`{option}`" if default is None else f"`{option}={default}`"

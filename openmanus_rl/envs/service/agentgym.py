@@ -105,20 +105,20 @@ class AgentGymRoutes:
         return _pick(session, self._family.create_answer)
 
     async def reset(self, request: Request) -> Any:
-        body = _validate(self._reset_body, await read_body(request))
+        body = validate(self._reset_body, await read_body(request))
         async with self._sessions.using(body.id) as session:
             await session.reset(self._task(getattr(body, self._family.reset_key)))
             return _pick(session, self._family.reset_answer)
 
     async def step(self, request: Request) -> Any:
-        body = _validate(StepBody, await read_body(request))
+        body = validate(StepBody, await read_body(request))
         async with self._sessions.using(body.id) as session:
             _, result = await session.step(body.action)
         return {"observation": result.observation.text, "reward": result.reward, "done": result.done}
 
     async def close(self, request: Request) -> Any:
         """True if there was something to close."""
-        body = _validate(IdBody, await read_body(request))
+        body = validate(IdBody, await read_body(request))
         return await self._sessions.close(body.id)
 
     async def observation(self, request: Request) -> Any:
@@ -151,7 +151,7 @@ def _pick(session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: start[key] for key in keys}
 
 
-class _WrongType(Exception):
+class WrongType(Exception):
     """A value that cannot be read as what the route wants: 422 with the flaws listed."""
 
 
@@ -159,7 +159,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return json_response(await handler(request))
-        except _WrongType as error:
+        except WrongType as error:
             return json_response({"detail": error.args[0]}, 422)
         except Problem as problem:
             return json_response({"error": problem.detail}, 503 if problem.status == 503 else 200, problem.headers)
@@ -172,7 +172,7 @@ async def _refuse_own_task(request: Request) -> None:
     body = await read_body(request)
     if not body:
         return
-    wanted = _validate(_CreateBody, body)
+    wanted = validate(_CreateBody, body)
     if wanted.commands is not None or wanted.goal is not None:
         raise Problem(422, "Not served", "this server plays its own tasks: commands and goal cannot be given.")
 
@@ -183,14 +183,15 @@ class _CreateBody(BaseModel):
 
 
 def _query_id(request: Request) -> int:
-    return _validate(IdBody, dict(request.query_params), "query").id
+    return validate(IdBody, dict(request.query_params), "query").id
 
 
-def _validate(model: type[M], given: bytes | dict[str, Any], place: str = "body") -> M:
+def validate(model: type[M], given: bytes | dict[str, Any], place: str = "body") -> M:
+    """What was given as a `model`, or `WrongType`."""
     try:
         if isinstance(given, bytes):
             return model.model_validate_json(given)
         return model.model_validate(given)
     except ValidationError as error:
         flaws = error.errors(include_url=False, include_context=False, include_input=False)
-        raise _WrongType([{**flaw, "loc": [place, *flaw["loc"]]} for flaw in flaws]) from error
+        raise WrongType([{**flaw, "loc": [place, *flaw["loc"]]} for flaw in flaws]) from error

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.service.agentgym import agentgym_routes
+from openmanus_rl.envs.service.agentgym_indexed import indexed_routes
 from openmanus_rl.envs.service.native import NativeRoutes
 from openmanus_rl.envs.service.problems import Problem
 from openmanus_rl.envs.service.sessions import Limits, Sessions, refused_options
@@ -57,7 +58,7 @@ def build_app(
             await sessions.shut_down(SHUT_DOWN_SECONDS)
 
     return Starlette(
-        routes=[*agentgym_routes(sessions), *native.routes(), Route("/", greet)],
+        routes=[*agentgym_routes(sessions), *indexed_routes(sessions), *native.routes(), Route("/", greet)],
         middleware=[Middleware(RequireToken, token=token)] if token else [],
         exception_handlers={Problem: _tell_problem, HTTPException: _tell_http_error},
         lifespan=lifespan,
