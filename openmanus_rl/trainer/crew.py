@@ -101,4 +101,3 @@ class Crew:
         for processes in self._pools.values():
             processes.close()
         self._pools.clear()
-
