@@ -83,9 +83,7 @@ def is_adapter(name: str) -> bool:
 def named_for_files(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The adapters' tensors in a model's state dict, under the names that files have."""
     return {
-        _PREFIX + name.removesuffix(_IN_MODULE) + _IN_FILE: tensor
-        for name, tensor in state.items()
-        if is_adapter(name)
+        _PREFIX + name.removesuffix(_IN_MODULE) + _IN_FILE: tensor for name, tensor in state.items() if is_adapter(name)
     }
 
 
