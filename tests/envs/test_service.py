@@ -23,7 +23,7 @@ def counter():
 
 @pytest.fixture(scope="module")
 def moody():
-    with live_service(Moody, {"nap": 1.5}, Limits(step_seconds=0.4)) as url:
+    with live_service(Moody, {"nap": 3.0}, Limits(step_seconds=1.0)) as url:
         yield url
 
 
