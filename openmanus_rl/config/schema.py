@@ -285,7 +285,7 @@ class PoolConfig(Config):
 
 
 class ClusterConfig(Config):
-    """With executor=ray: which processes there are, and which role lives where."""
+    """With executor=ray: which processes there are, and which role lives where. Without a word, one pool called main."""
 
     address: str = "local"
     """`local` starts Ray on this machine for this run; `auto` or host:port joins a cluster that runs."""
