@@ -34,6 +34,11 @@ def expert_choice(level: Level, offered: Mapping[str, Choice]) -> str | None:
     return None if aim is None else _in_words(level, aim, offered)
 
 
+def knows_a_way(level: Level) -> bool:
+    """Whether the mission can be done from here: some keys lie in the room that they open."""
+    return _Planner(level).aim() is not None
+
+
 def _in_words(level: Level, aim: Aim, offered: Mapping[str, Choice]) -> str:
     """An action that does the aim or a good part of it, else one move towards it."""
     words: dict[tuple[Kind, Cell | None], str] = {(choice.kind, choice.cell): text for text, choice in offered.items()}
@@ -111,7 +116,9 @@ class _Planner:
         for cell in keep:
             door = self.things.get(cell)
             if _is_door(door) and door.is_locked and opens(door, self.carrying):
-                return self._reach([cell], "toggle")
+                way = self._way(self.here, [cell])
+                if way is not None and self._obstacle(way) is None:
+                    return Aim("toggle", way)
         return self._put_down(keep)
 
     def _reach(self, targets: Collection[Cell], deed: Deed, banned: frozenset[Cell] = frozenset()) -> Aim | None:
@@ -126,7 +133,7 @@ class _Planner:
         if _is_door(self.things[obstacle]):
             return self._unlock(obstacle, banned)
         if self.carrying is not None:
-            return self._put_down(keep)
+            return self._free_hands(keep)
         return self._reach([obstacle], "pickup", banned)
 
     def _unlock_any(self, doors: Iterable[Cell]) -> Aim | None:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from openmanus_rl.envs.babyai.actions import CHECK, Choice, choices
-from openmanus_rl.envs.babyai.expert import expert_choice
+from openmanus_rl.envs.babyai.expert import expert_choice, knows_a_way
 from openmanus_rl.envs.babyai.levels import (
     LEVELS,
     Level,
@@ -112,7 +112,7 @@ class BabyAI(Environment):
             level = _start(number)
             content = content_of(level)
             name = stable_hash(content)
-            if split_of(content) == split and name not in yielded and can_be_won(level):
+            if split_of(content) == split and name not in yielded and can_be_won(level) and knows_a_way(level):
                 yielded.add(name)
                 yield f"{cls.name}_{number}"
 
