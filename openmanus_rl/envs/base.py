@@ -115,6 +115,10 @@ class Environment(ABC):
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
 
+    def item_of_number(self, number: int) -> str:
+        """The item that a bare number means where a protocol names tasks by numbers."""
+        return f"{self.name}_{number}"
+
     @abstractmethod
     def reset(self, task: Task) -> Observation:
         """Start the task. The same task always starts the same way."""

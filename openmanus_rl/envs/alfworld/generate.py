@@ -120,7 +120,7 @@ def _make_goal(task_type: str, room: str, present: tuple[str, ...], chance: rand
 
 
 def _destinations(kind: ThingKind, treatment: str | None, present: tuple[str, ...]) -> list[str]:
-    """Receptacles of the room that take the thing, without the one that treats it; another must be left to find it in."""
+    """Receptacles that take the thing, but not the one that treats it; one more must be left to find it in."""
     takes = [place for place in kind.places if place in present]
     if len(takes) < 2:
         return []

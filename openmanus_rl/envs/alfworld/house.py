@@ -1,4 +1,4 @@
-"""What a household is made of: rooms, the receptacles in them, and the things with where they go and what is done to them.
+"""What a household is made of: rooms, their receptacles, and things with where they go and what is done to them.
 
 Kinds are ALFRED's words in lower case, as ALFWorld shows them. A thing or receptacle of a game is a kind and a number.
 """

@@ -49,7 +49,7 @@ class AlfWorld(Environment):
 
     Options: `task_types` (some of ALFWorld's six; unset: all), `max_steps`, `wording` (`put`: `put mug 1 in/on desk 1`
     as ALFWorld 0.3 and AgentGym say, `move`: `move mug 1 to desk 1` as 0.4 does; both are understood), `list_actions`
-    (add the possible actions to every observation), `games_dir` (play ALFWorld's published games from there), `mappings`
+    (add the possible actions to every observation), `games_dir` (play ALFWorld's published games from it), `mappings`
     (AgentGym's two files that number them, the training games first).
     """
 
@@ -104,9 +104,9 @@ class AlfWorld(Environment):
                 yield f"{cls.name}_{number}"
 
     def item_of_number(self, number: int) -> str:
-        """The item that AgentGym's protocol means by a number."""
+        """The game of that number in AgentGym's mappings; generated games have their numbers in their ids."""
         if not self.games_dir:
-            return f"{self.name}_{number}"
+            return super().item_of_number(number)
         games = numbered_games(map(Path, self.mappings))
         if not 0 <= number < len(games):
             raise UserError(f"alfworld: no game has number {number}", "Give AgentGym's files as env.options.mappings.")
