@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from openmanus_rl.errors import UserError
+
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
@@ -89,6 +91,10 @@ class ActionGrammar:
 
 class EpisodeOver(RuntimeError):
     """A step after the end. `done` never flips back."""
+
+
+class NoRoom(UserError):
+    """A world cannot start another task here at present; a server answers it as being full."""
 
 
 class Environment(ABC):

@@ -5,12 +5,13 @@ from typing import Any
 from openmanus_rl.envs.alfworld import AlfWorld
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.maze import Maze
+from openmanus_rl.envs.sciworld import SciWorld
 from openmanus_rl.envs.textcraft import TextCraft
 from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (AlfWorld, Maze, TextCraft, Wordle):
+for _world in (AlfWorld, Maze, SciWorld, TextCraft, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from openmanus_rl.envs.base import Environment, EpisodeOver, Observation, StepResult, Task
+from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
 from openmanus_rl.envs.service.world_thread import WorldCrashed, WorldHung, WorldThread
 from openmanus_rl.errors import UserError
@@ -146,6 +146,8 @@ class Session:
         except WorldCrashed as error:
             self._fail()
             raise Problem(500, "The world failed", f"{error}; the session has ended.") from error
+        except NoRoom as error:
+            raise busy(str(error)) from error
         except UserError as error:
             raise Problem(422, "The world refuses", f"{error.what}. {error.hint}".strip()) from error
         except NotImplementedError as error:
