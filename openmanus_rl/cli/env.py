@@ -1,5 +1,7 @@
-"""`openmanus-rl env`: which worlds there are, and serving one."""
+"""`openmanus-rl env`: which worlds there are, installing what one needs, and serving one."""
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -7,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from openmanus_rl.cli.options import WorldName, WorldOptions
-from openmanus_rl.envs.registry import ENVIRONMENTS
+from openmanus_rl.envs.install import install, python_for
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
 from openmanus_rl.envs.service.serve import main as serve_main
 
-app = typer.Typer(help="Worlds: list them, serve one over HTTP.", no_args_is_help=True)
+app = typer.Typer(help="Worlds: list them, install what one needs, serve one over HTTP.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -23,6 +26,13 @@ def list_environments() -> None:
     Console().print(table)
 
 
+@app.command("install")
+def install_environment(name: WorldName) -> None:
+    """Make a virtualenv with the packages that a world needs; serving and training use it by themselves."""
+    install(environment_class(name), lambda what: print(f"{name}: {what}", flush=True))
+    print(f"{name} is installed")
+
+
 @app.command()
 def serve(
     name: WorldName,
@@ -31,8 +41,12 @@ def serve(
     options: WorldOptions = "{}",
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
+    arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
+    python = python_for(environment_class(name))
+    if python != sys.executable:
+        os.execv(python, [python, "-m", "openmanus_rl.envs.service", *arguments])
     try:
-        code = serve_main(["--env", name, "--host", host, "--port", str(port), "--options", options])
+        code = serve_main(arguments)
     except KeyboardInterrupt:  # the way to end it, so no failure; its sessions are closed by now
         code = 0
     raise typer.Exit(code)

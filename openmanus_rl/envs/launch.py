@@ -8,7 +8,6 @@ however the trainer ends. Ctrl-C in the terminal reaches the trainer alone, whic
 import http.client
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,6 +18,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from openmanus_rl.envs.access import listen, require_safe_host, token_from_environment, url_of
+from openmanus_rl.envs.install import python_for
+from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 
 START_SECONDS = 60.0
@@ -111,6 +112,7 @@ def launch_servers(
     With `base_port` they take the ports from there on, and a taken one is an error; without, free ones.
     """
     require_safe_host(host, token_from_environment())
+    python = python_for(environment_class(env_name))
     log_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as until_started:
         ports = [0 if base_port is None else base_port + index for index in range(count)]
@@ -120,7 +122,7 @@ def launch_servers(
         until_started.callback(servers.stop)
         for index, listener in enumerate(listeners):
             log = log_dir / f"server-{index}.log"
-            command = [sys.executable, "-m", "openmanus_rl.envs.service", "--env", env_name, "--host", host]
+            command = [python, "-m", "openmanus_rl.envs.service", "--env", env_name, "--host", host]
             command += [
                 "--options",
                 json.dumps(dict(options or {})),

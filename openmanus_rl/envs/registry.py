@@ -1,9 +1,12 @@
 """The worlds by name. A user's own is `module:Class`."""
 
+import sys
 from typing import Any
 
 from openmanus_rl.envs.alfworld import AlfWorld
 from openmanus_rl.envs.base import Environment
+from openmanus_rl.envs.distant import distant_world
+from openmanus_rl.envs.install import python_for
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.envs.sciworld import SciWorld
 from openmanus_rl.envs.textcraft import TextCraft
@@ -21,5 +24,7 @@ def environment_class(name: str) -> type[Environment]:
 
 
 def make_environment(name: str, **options: Any) -> Environment:
-    """A world with its options; an option it does not have is its constructor's TypeError."""
-    return environment_class(name)(**options)
+    """A world with its options, here or in its virtualenv; an option that it does not have is a TypeError."""
+    world = environment_class(name)
+    python = python_for(world)
+    return world(**options) if python == sys.executable else distant_world(world, name, python, options)

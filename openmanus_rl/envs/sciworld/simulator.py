@@ -1,8 +1,8 @@
 """One ScienceWorld simulator: a Java process, and the few calls that a step needs.
 
-The Python package's own `step` also lists every valid action, looks around, takes stock and keeps a history, which takes
-many times as long as the step; here the simulator's own step is called. The simulator's chance and its objects' numbers
-are global in its process, so one process plays one episode at a time.
+The Python package's own `step` also lists every valid action, looks around, takes stock and keeps a history, which
+takes many times as long as the step; here the simulator's own step is called. The simulator's chance and its objects'
+numbers are global in its process, so one process plays one episode at a time.
 """
 
 import importlib
@@ -76,9 +76,9 @@ class Simulator:
         self.episodes = 0
         self._last = Answer("")
         self._agent: Any = None
+        server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
         self._process = subprocess.Popen(
-            [str(java()), *_JAVA_OPTIONS, "-cp", _class_path(gateway), "py4j.GatewayServer"]
-            + ["--die-on-broken-pipe", "--enable-auth", "0"],
+            [str(java()), *_JAVA_OPTIONS, "-cp", _class_path(gateway), *server],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -47,10 +47,10 @@ GRAMMAR = ActionGrammar(
                 "deactivate X",
                 "connect X to Y",
                 "disconnect X",
-                "use X",
                 "use X on Y",
                 "look around",
                 "look at X",
+                "examine X",
                 "look in X",
                 "read X",
                 "move X to Y",
@@ -72,7 +72,13 @@ GRAMMAR = ActionGrammar(
         ActionForm("0", "[0-9]{1,3}"),
     )
 )
-"""The simulator's actions. A number answers its question which of several things is meant."""
+"""The simulator's actions; it understands a few other words for them too, such as `take X`. A number answers its
+question which of several things is meant."""
+
+NOT_UNDERSTOOD = "No known action matches that input."
+
+_LOOKS = ("look", "inventory", "task", "help", "objects")
+"""How actions begin that change nothing and take no time."""
 
 
 @dataclass
@@ -81,18 +87,18 @@ class _Episode:
     description: str
     simulator: Simulator | None
     """None once the episode is over, and the simulator free for others."""
-    score: int = 0
-    actions: list[str] = field(default_factory=list)
+    last: Answer
+    actions: list[tuple[str, bool]] = field(default_factory=list)
+    """What was done, and whether it certainly changed nothing."""
     over: bool = False
-    last: Answer = Answer("")
 
 
 class SciWorld(Environment):
     """An experiment or a search in a house with a kitchen, a workshop, a greenhouse and more, simulated in detail.
 
     Things are opened, heated, mixed, connected, measured and carried about; what a task is about must be named with
-    `focus on X`. A name that fits several things is answered with a question; a number answers it. Each part of the task
-    pays points, 100 in all; focusing on the wrong thing brings the score to -100 and ends the episode. After
+    `focus on X`. A name that fits several things is answered with a question; a number answers it. Each part of the
+    task pays points, 100 in all; focusing on the wrong thing brings the score to -100 and ends the episode. After
     `max_steps` turns the episode is cut.
 
     Options: `tasks` (some of the thirty task types; unset: all), `max_steps`, `simplifications` (ScienceWorld's own,
@@ -129,10 +135,9 @@ class SciWorld(Environment):
 
     @classmethod
     def item_ids(cls, split: Split, tasks: Sequence[str] | None = None, **options: Any) -> Iterator[str]:
-        """ScienceWorld's own splits of each task type, the types taking turns, so that any beginning holds all types."""
-        rows = [
-            [f"{name}-{number}" for number in variations(name, split)] for name in check_names(tasks or [*VARIATIONS])
-        ]
+        """ScienceWorld's own splits, the task types taking turns, so that the first items are of all types."""
+        names = check_names(tasks or tuple(VARIATIONS))
+        rows = [[f"{name}-{number}" for number in variations(name, split)] for name in names]
         for turn in range(max(map(len, rows))):
             yield from (row[turn] for row in rows if turn < len(row))
 
@@ -151,23 +156,25 @@ class SciWorld(Environment):
         except BaseException:
             POOL.give_back(simulator)
             raise
-        self._present = _Episode(science, description, simulator, last=Answer(seen))
+        self._present = _Episode(science, description, simulator, Answer(seen))
         return Observation(f"{description}\n{seen}")
 
     def step(self, action: str) -> StepResult:
         episode = self._episode
         if episode.over:
             raise EpisodeOver(f"{episode.task.item_id} is over; call reset")
-        info = {} if self.grammar.parse(action) else {"invalid": f"not one of {self.grammar.describe()}"}
-        answer = self._simulator.step(action)
-        reward, episode.score, episode.last = answer.score - episode.score, answer.score, answer
-        episode.actions.append(action)
+        before, answer = episode.last, self._simulator.step(action)
+        understood = answer.text != NOT_UNDERSTOOD
+        known = understood or self.grammar.parse(action)
+        info = {} if known else {"invalid": f"not one of {self.grammar.describe()}"}
+        episode.last = answer
+        episode.actions.append((action, not understood or action.strip().lower().startswith(_LOOKS)))
         truncated = not answer.completed and len(episode.actions) >= self.max_steps
         episode.over = answer.completed or truncated
         if episode.over:
             self._release()
-        success = answer.score >= 100
-        return StepResult(Observation(answer.text), float(reward), answer.completed, truncated, success, info)
+        reward = float(answer.score - before.score)
+        return StepResult(Observation(answer.text), reward, answer.completed, truncated, answer.score >= 100, info)
 
     def close(self) -> None:
         self._release()
@@ -188,7 +195,7 @@ class SciWorld(Environment):
     @property
     def score(self) -> int:
         """The points so far."""
-        return self._episode.score
+        return self._episode.last.score
 
     def action_hint(self) -> dict[str, list[str]]:
         """The forms of actions, and the names of things that can be seen."""
@@ -210,18 +217,24 @@ class SciWorld(Environment):
             "var_num": episode.task.variation,
             "task_description": episode.description,
             "observation": episode.last.text,
-            "score": episode.score,
+            "score": episode.last.score,
             "done": episode.over,
             "deleted": False,
         }
 
-    def expert_action(self) -> str:
-        """The next action of the simulator's gold path, whatever else was done in between; past its end, `wait1`."""
+    def expert_action(self) -> str | None:
+        """The next action of the simulator's gold path; past its end, `wait1`, since its effects may be under way.
+
+        Looking about does not matter; once something else was done, the path is lost and the expert knows nothing.
+        """
         episode = self._episode
         path = GOLD.of(episode.task, self.simplifications)
         done = 0
-        for action in episode.actions:
-            done += done < len(path) and action == path[done]
+        for action, idle in episode.actions:
+            if done < len(path) and action == path[done]:
+                done += 1
+            elif not idle and done < len(path):
+                return None
         return path[done] if done < len(path) else "wait1"
 
     def random_action(self, uniform: float) -> str:
@@ -232,9 +245,9 @@ class SciWorld(Environment):
     def render(self) -> str:
         episode = self._episode
         if episode.simulator is None:
-            return f"{episode.description}\nOver, with a score of {episode.score}."
+            return f"{episode.description}\nOver, with a score of {episode.last.score}."
         seen, carried = (episode.simulator.said(ask) for ask in ("freeActionLook", "freeActionInventory"))
-        return f"{episode.description}\nScore {episode.score}.\n{seen}\n{carried}"
+        return f"{episode.description}\nScore {episode.last.score}.\n{seen}\n{carried}"
 
     @property
     def _episode(self) -> _Episode:
