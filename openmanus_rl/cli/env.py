@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from openmanus_rl.cli.options import WorldName, WorldOptions
-from openmanus_rl.envs.install import install, python_for
-from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
+from openmanus_rl.envs.install import install
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, python_of
 from openmanus_rl.envs.service.serve import main as serve_main
 
 app = typer.Typer(help="Worlds: list them, install what one needs, serve one over HTTP.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def serve(
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
     arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
-    python = python_for(environment_class(name))
+    python = python_of(name)
     if python != sys.executable:
         os.execv(python, [python, "-m", "openmanus_rl.envs.service", *arguments])
     try:

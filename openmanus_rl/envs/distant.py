@@ -80,7 +80,8 @@ def distant_world(world: type[Environment], spec: str, python: str, options: Map
     """The world built with its options in another Python, where `spec` names it."""
     stated = {name: getattr(world, name) for name in ("name", "grammar", "success_rule", "score_range", "requirements")}
     kind = type(f"Distant{world.__name__}", (DistantWorld,), {"world": world, **stated})
-    distant: Environment = kind([python, "-m", "openmanus_rl.envs.distant", spec], options)
+    program = "import sys; from openmanus_rl.envs.distant import main; main(sys.argv[1])"
+    distant: Environment = kind([python, "-c", program, spec], options)
     return distant
 
 
@@ -112,7 +113,3 @@ def main(spec: str) -> None:
 def _write(pipe: BinaryIO, message: Any) -> None:
     pipe.write(pickle.dumps(message))
     pipe.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -34,10 +34,11 @@ def install(world: type[Environment], tell: Callable[[str], None], serving: Sequ
     place = HOME / world.name
     shutil.rmtree(place, ignore_errors=True)
     tell(f"a virtualenv in {place}")
-    _run([sys.executable, "-m", "venv", str(place)])
+    _run([sys.executable, "-m", "venv", "--without-pip", str(place)])
     chosen = serving_packages() if serving is None else serving
     tell(f"packages: {', '.join([*listed.read_text(encoding='utf-8').split(), *chosen])}")
-    _run([_python(place), "-m", "pip", "install", "--quiet", "--requirement", str(listed), *chosen])
+    pip = [sys.executable, "-m", "pip", "--python", _python(place), "install", "--quiet"]
+    _run([*pip, "--requirement", str(listed), *chosen])
     _lend_this_package(place)
     (place / READY).touch()
 

@@ -18,8 +18,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from openmanus_rl.envs.access import listen, require_safe_host, token_from_environment, url_of
-from openmanus_rl.envs.install import python_for
-from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.envs.registry import python_of
 from openmanus_rl.errors import UserError
 
 START_SECONDS = 60.0
@@ -112,7 +111,7 @@ def launch_servers(
     With `base_port` they take the ports from there on, and a taken one is an error; without, free ones.
     """
     require_safe_host(host, token_from_environment())
-    python = python_for(environment_class(env_name))
+    python = python_of(env_name)
     log_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as until_started:
         ports = [0 if base_port is None else base_port + index for index in range(count)]

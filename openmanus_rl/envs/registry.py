@@ -25,6 +25,11 @@ def environment_class(name: str) -> type[Environment]:
 
 def make_environment(name: str, **options: Any) -> Environment:
     """A world with its options, here or in its virtualenv; an option that it does not have is a TypeError."""
+    python = python_of(name)
     world = environment_class(name)
-    python = python_for(world)
     return world(**options) if python == sys.executable else distant_world(world, name, python, options)
+
+
+def python_of(name: str) -> str:
+    """The Python that runs a world: that of its virtualenv where this one lacks something. A user's own runs here."""
+    return sys.executable if ":" in name else python_for(environment_class(name))

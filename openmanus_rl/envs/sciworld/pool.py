@@ -16,6 +16,9 @@ MAX_MEGABYTES = 512
 MAX_EPISODES = 500
 """A simulator past either of these is replaced between episodes."""
 
+GOLD_SECONDS = 900
+"""How long a gold path may take: a whole episode is played for it."""
+
 
 class SimulatorPool:
     """Lends simulators, each to one episode at a time. Used from many threads."""
@@ -86,7 +89,7 @@ class GoldPaths:
     def _work_out(self, task: ScienceTask, simplifications: str) -> tuple[str, ...]:
         with self._lock:
             if self._simulator is None:
-                self._simulator = Simulator()
+                self._simulator = Simulator(GOLD_SECONDS)
             try:
                 self._simulator.load(task, simplifications, gold=True)
                 return tuple(self._simulator.listed("getGoldActionSequence"))

@@ -70,7 +70,7 @@ class Simulator:
     Its standard input is a pipe from here: when that closes, the process ends itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read_seconds: int = READ_SECONDS) -> None:
         check_requirements()
         gateway: Any = importlib.import_module("py4j.java_gateway")
         self.episodes = 0
@@ -84,14 +84,14 @@ class Simulator:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._interface = self._trying("the start", lambda: self._connect(gateway))
+        self._interface = self._trying("the start", lambda: self._connect(gateway, read_seconds))
 
-    def _connect(self, gateway: Any) -> Any:
+    def _connect(self, gateway: Any, read_seconds: int) -> Any:
         """The simulator's interface. What it prints goes nowhere: nobody reads the pipe once the port is known."""
         assert self._process.stdout is not None
         port, token = self._process.stdout.readline(), self._process.stdout.readline()
         parameters = gateway.GatewayParameters(
-            port=int(port), auth_token=token.decode().strip(), read_timeout=READ_SECONDS
+            port=int(port), auth_token=token.decode().strip(), read_timeout=read_seconds
         )
         jvm = gateway.JavaGateway(gateway_parameters=parameters).jvm
         jvm.java.lang.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
