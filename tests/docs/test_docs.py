@@ -46,6 +46,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
     r"openmanus-rl eval .*": ["--n", "2"],
     r"openmanus-rl play .*": [],
+    r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
@@ -62,6 +63,10 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
+    r"openmanus-rl env (record|replay) .*": (
+        "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
+    ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
