@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, url_of
 from openmanus_rl.envs.cassette import Recorder, ReplayServer, forwarding_app, read_cassette
-from openmanus_rl.envs.check import CHECKS, FAST_CHECKS, check_server, check_world
+from openmanus_rl.envs.check.run import CHECKS, FAST_CHECKS, check_server, check_world
 from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
 from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
