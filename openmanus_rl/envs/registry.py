@@ -3,6 +3,7 @@
 from typing import Any
 
 from openmanus_rl.envs.base import Environment
+from openmanus_rl.envs.client.remote import is_remote, remote_world
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.envs.searchqa import SearchQA
 from openmanus_rl.envs.sqlgym import SqlGym
@@ -19,7 +20,9 @@ for _world in (Maze, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle
 
 
 def environment_class(name: str) -> type[Environment]:
-    """The class behind a name, or an error that lists the known ones."""
+    """The class behind a name, or an error that lists the known ones; `agentgym/<family>` is played elsewhere."""
+    if is_remote(name):
+        return remote_world(name)
     return ENVIRONMENTS.lookup(name)
 
 

@@ -31,7 +31,6 @@ class Family:
     create_answer: tuple[str, ...] = ("id",)
     starts_on_create: bool = False
     """Whether a session has a task, number 0, before its first reset."""
-    has_close: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for worlds made through these routes, where the world takes them."""
     lists: Mapping[str, Callable[[Any], list[str]]] = field(default_factory=dict)
@@ -44,7 +43,6 @@ FAMILIES: Mapping[str, Family] = {
         reset_answer=("id", "observation", "done", "reward"),
         create_answer=("id", "observation", "done", "reward"),
         starts_on_create=True,
-        has_close=True,
     ),
     "maze": Family(
         reset_key="game",
@@ -86,9 +84,12 @@ class AgentGymRoutes:
 
     def routes(self) -> list[Route]:
         prefix = self._family.prefix
-        posts: dict[str, Handler] = {"create": self.create, "reset": self.reset, "step": self.step}
-        if self._family.has_close:
-            posts["close"] = self.close
+        posts: dict[str, Handler] = {
+            "step": self.step,
+            "reset": self.reset,
+            "create": self.create,
+            "close": self.close,
+        }
         gets: dict[str, Handler] = {"observation": self.observation}
         gets |= {name: self._list_route(question) for name, question in self._family.lists.items()}
         return [
@@ -118,13 +119,7 @@ class AgentGymRoutes:
     async def close(self, request: Request) -> Any:
         """True if there was something to close."""
         body = validate(IdBody, await read_body(request))
-        try:
-            await self._sessions.close(body.id)
-        except Problem as problem:
-            if problem.status == 404:
-                return False
-            raise
-        return True
+        return await self._sessions.close(body.id)
 
     async def observation(self, request: Request) -> Any:
         async with self._sessions.using(_query_id(request)) as session:

@@ -31,11 +31,16 @@ def build_app(
     *,
     spec: str | None = None,
     token: str | None = None,
+    inline: bool = False,
 ) -> Starlette:
-    """Serve `world`; `spec` is the name it was asked for by, if that is not its own (`module:Class`)."""
+    """Serve `world`; `spec` is the name it was asked for by, if that is not its own (`module:Class`).
+
+    `inline` lets quick worlds step on the event loop, which must then run on the main thread of a process that has
+    the alarm installed.
+    """
     options = options or {}
     description = describe_world(world, options)
-    sessions = Sessions(world, options, limits or Limits())
+    sessions = Sessions(world, options, limits or Limits(), source=spec, inline=inline)
     native = NativeRoutes(sessions, description, spec or world.name)
 
     async def greet(_: Request) -> Response:
@@ -53,7 +58,7 @@ def build_app(
             await sessions.shut_down(SHUT_DOWN_SECONDS)
 
     return Starlette(
-        routes=[*native.routes(), *agentgym_routes(sessions), *indexed_routes(sessions), Route("/", greet)],
+        routes=[*agentgym_routes(sessions), *indexed_routes(sessions), *native.routes(), Route("/", greet)],
         middleware=[Middleware(RequireToken, token=token)] if token else [],
         exception_handlers={Problem: _tell_problem, HTTPException: _tell_http_error},
         lifespan=lifespan,
@@ -73,6 +78,7 @@ def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict
     return {
         "name": world.name,
         "grammar": world.grammar.describe(),
+        "forms": [form.shown for form in world.grammar.forms],
         "success_rule": world.success_rule,
         "score_range": list(world.score_range),
         "instructions": instructions,

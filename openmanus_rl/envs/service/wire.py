@@ -34,19 +34,26 @@ async def read_body(request: Request) -> bytes:
     return body
 
 
-def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def encode(content: Any) -> bytes:
     """ASCII JSON. A world's answer that is not JSON (a set, a NaN) is the world's fault, and said so."""
     try:
-        body = _encode(content).encode()
-    except (TypeError, ValueError) as error:
+        return _encode(content).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise Problem(500, "The world failed", f"its answer cannot be written as JSON: {error}.") from error
-    return Response(body, status, headers, media_type="application/json")
+
+
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode(content), status, headers, media_type="application/json")
+
+
+def problem_body(problem: Problem) -> dict[str, Any]:
+    """A problem detail (RFC 9457)."""
+    return {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
 
 
 def problem_response(problem: Problem) -> Response:
-    """A problem detail (RFC 9457)."""
-    body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
-    return Response(json.dumps(body).encode(), problem.status, problem.headers, media_type="application/problem+json")
+    body = json.dumps(problem_body(problem)).encode()
+    return Response(body, problem.status, problem.headers, media_type="application/problem+json")
 
 
 class RequireToken:
