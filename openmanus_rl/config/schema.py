@@ -285,7 +285,7 @@ class PoolConfig(Config):
 
 
 class ClusterConfig(Config):
-    """With executor=ray: which processes there are, and which role lives where."""
+    """With executor=ray: which processes there are (one pool, `main`, if none is named), and which role lives where."""
 
     address: str = "local"
     """`local` starts Ray on this machine for this run; `auto` or host:port joins a cluster that runs."""

@@ -6,9 +6,7 @@ import signal
 import time
 
 import pytest
-import torch
 from toy_workers import Ranked
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from openmanus_rl.config.load import load_config
 from openmanus_rl.config.schema import ClusterConfig, PoolConfig
@@ -27,21 +25,6 @@ from openmanus_rl.workers.rollout import RolloutWorker
 CONFIG = load_config(None, ["model.max_context=512", "rollout.concurrency=8"])
 PROMPT = [5, 17, 3, 9, 60, 2]
 TWO = PoolConfig(ranks_per_node=2)
-
-
-@pytest.fixture(scope="module")
-def model_dir(tmp_path_factory):
-    """A small model whose next token depends strongly on all before it."""
-    torch.manual_seed(0)
-    shape = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    config = LlamaConfig(**shape, num_attention_heads=2, max_position_embeddings=512)
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(4 if parameter.ndim > 1 else 1)
-    directory = tmp_path_factory.mktemp("model")
-    model.save_pretrained(directory)
-    return str(directory)
 
 
 @pytest.fixture(scope="module")

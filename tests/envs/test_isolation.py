@@ -105,12 +105,15 @@ def quick(tmp_path_factory):
         yield servers.urls[0]
 
 
-def test_quick_steps_run_on_the_event_loop_and_slow_ones_move_to_a_thread(quick):
+def test_quick_steps_run_on_the_event_loop_and_a_slow_session_moves_to_a_thread_until_its_next_task(quick):
     session, other = start(quick), start(quick)
     assert step(session, "wait", 1).content["info"]["on_event_loop"]
-    assert step(session, "doze", 2).status == 200
-    assert not step(session, "wait", 3).content["info"]["on_event_loop"]
+    for turn in range(2, 5):
+        assert step(session, "doze", turn).status == 200
+    assert not step(session, "wait", 5).content["info"]["on_event_loop"]
     assert step(other, "wait", 1).content["info"]["on_event_loop"]
+    call("POST", f"{session}/reset", {"task": TASK})
+    assert step(session, "wait", 1).content["info"]["on_event_loop"]
 
 
 @pytest.mark.parametrize("action", ["hang", "spin", "backtrack"])

@@ -275,7 +275,7 @@ def test_a_full_server_refuses_with_retry_after_until_a_session_closes():
 
 def test_an_unused_session_expires_and_a_used_one_does_not(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter))
     with live_service(Counter, limits=Limits(idle_seconds=0.2)) as url:
         unused, used = start(url), start(url)
         clock[0] = 0.15

@@ -98,7 +98,7 @@ class Moody(Counter):
         if action == "hang":
             self.wake.wait(self.nap)
         if action == "doze":
-            time.sleep(0.2)
+            time.sleep(0.3)
         if action == "crash":
             raise ValueError("the secret is 42")
         if action == "exit":

@@ -101,20 +101,20 @@ class IndexedRoutes:
 
     async def create(self, request: Request) -> Any:
         """A session with a task, number 0 where none is named."""
-        body = await read_body(request)
+        body = await read_body(request.receive)
         number = validate(CreateBody, body).id if body else 0
         session = await self._sessions.open(self._options, self._task(number))
         return session.id
 
     async def reset(self, request: Request) -> Any:
-        body = validate(self._reset_body, await read_body(request))
+        body = validate(self._reset_body, await read_body(request.receive))
         async with self._sessions.using(body.env_idx) as session:
             progress = await session.reset(self._task(getattr(body, self._family.reset_key) or 0))
         seen = progress.observation.text
         return [seen, None] if self._family.starts_with_pair else seen
 
     async def step(self, request: Request) -> Any:
-        body = validate(StepBody, await read_body(request))
+        body = validate(StepBody, await read_body(request.receive))
         async with self._sessions.using(body.env_idx) as session:
             _, result = await session.step(body.action)
         return {
@@ -126,14 +126,8 @@ class IndexedRoutes:
 
     async def close(self, request: Request) -> Any:
         """Whether there was something to close."""
-        body = validate(IndexBody, await read_body(request))
-        closed = True
-        try:
-            await self._sessions.close(body.env_idx)
-        except Problem as problem:
-            if problem.status != 404:
-                raise
-            closed = False
+        body = validate(IndexBody, await read_body(request.receive))
+        closed = await self._sessions.close(body.env_idx)
         return {self._family.closed_key: closed} if self._family.closed_key else closed
 
     async def observation(self, request: Request) -> Any:
@@ -167,7 +161,7 @@ def _answering(handler: Handler) -> Handler:
         try:
             return json_response(await handler(request))
         except WrongType as error:
-            return json_response({"detail": error.args[0]}, 422)
+            return json_response({"detail": error.flaws}, 422)
         except Problem as problem:
             return json_response({"detail": problem.detail}, problem.status, problem.headers)
 

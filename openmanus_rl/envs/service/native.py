@@ -15,7 +15,7 @@ from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.service.batches import BatchBody, answer_lines
 from openmanus_rl.envs.service.problems import Problem
 from openmanus_rl.envs.service.sessions import Progress, Session, Sessions
-from openmanus_rl.envs.service.wire import json_response, read_body
+from openmanus_rl.envs.service.wire import encode, json_response, read_body
 
 
 class _Body(BaseModel):
@@ -64,7 +64,6 @@ class NativeRoutes:
     def routes(self) -> list[Route]:
         one = "/v1/sessions/{session}"
         return [
-            Route(f"{one}/step", self.step, methods=["POST"]),
             Route("/v1/step_batch", self.step_batch, methods=["POST"]),
             Route("/v1/sessions", self.open, methods=["POST"]),
             Route(one, self.close, methods=["DELETE"]),
@@ -93,9 +92,10 @@ class NativeRoutes:
             await session.reset(task)
             return json_response(_started(session))
 
-    async def step(self, request: Request) -> Response:
-        body = await _parse(request, StepBody)
-        return json_response(await self._step(_session_id(request), body.action, body.turn))
+    async def step(self, path: str, body: bytes) -> bytes:
+        """POST /v1/sessions/ID/step, in the lane for steps."""
+        step = _validated(body, StepBody)
+        return encode(await self._step(_number(path[len("/v1/sessions/") : -len("/step")]), step.action, step.turn))
 
     async def step_batch(self, request: Request) -> Response:
         body = await _parse(request, BatchBody)
@@ -175,8 +175,12 @@ def _seen(progress: Progress) -> dict[str, Any]:
 
 
 async def _parse(request: Request, model: type[B]) -> B:
+    return _validated(await read_body(request.receive), model)
+
+
+def _validated(body: bytes, model: type[B]) -> B:
     try:
-        return model.model_validate_json(await read_body(request))
+        return model.model_validate_json(body)
     except ValidationError as error:
         reasons = "; ".join(
             f"{'.'.join(map(str, flaw['loc'])) or 'body'}: {flaw['msg']}" for flaw in error.errors()[:5]
@@ -185,7 +189,10 @@ async def _parse(request: Request, model: type[B]) -> B:
 
 
 def _session_id(request: Request) -> int:
-    text = request.path_params["session"]
+    return _number(request.path_params["session"])
+
+
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 16):
         raise Problem(404, "No such session", "a session id is a whole number of at most 16 digits.")
     return int(text)

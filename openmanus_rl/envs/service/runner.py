@@ -47,8 +47,12 @@ class Runner(ABC):
     async def call(self, function: Callable[[Environment], T], seconds: float) -> T:
         """What the function makes of the world, within so many seconds. It may have to be picklable."""
 
+    async def start(self, function: Callable[[Environment], T], seconds: float) -> T:
+        """The same for a call that starts a task."""
+        return await self.call(function, seconds)
+
     async def step(self, function: Callable[[Environment], T], seconds: float) -> T:
-        """The same for the calls that come most."""
+        """The same for a step: the calls that come most."""
         return await self.call(function, seconds)
 
     @abstractmethod
@@ -76,6 +80,11 @@ def act(action: str, world: Environment) -> tuple[StepResult, str | None]:
     """One step, and the key of the state it led to."""
     result = world.step(action)
     return result, world.state_key()
+
+
+def act_without_key(action: str, world: Environment) -> tuple[StepResult, None]:
+    """One step, for a caller who asks for no key."""
+    return world.step(action), None
 
 
 def outcome_of(function: Callable[[], Any]) -> Outcome:

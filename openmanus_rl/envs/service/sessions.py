@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from openmanus_rl.envs.base import Environment, EpisodeOver, Observation, StepResult, Task
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
-from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, start_task
+from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, act_without_key, start_task
 from openmanus_rl.envs.service.world_inline import InlineWorld
 from openmanus_rl.envs.service.world_process import Nursery, WorldProcess
 from openmanus_rl.envs.service.world_thread import WorldThread
@@ -84,13 +84,16 @@ class Session:
     async def reset(self, task: Task) -> Progress:
         """Start the task."""
         self._progress = None
-        started = self.runner.call(partial(start_task, task), self._limits.start_seconds)
+        started = self.runner.start(partial(start_task, task), self._limits.start_seconds)
         observation, state_key, self.instructions = await self._answer(started, self._metrics.starts)
         self._progress = Progress(observation, state_key)
         return self._progress
 
     async def step(self, action: str, turn: int | None = None) -> tuple[Progress, StepResult]:
-        """Act once. The turn before, repeated, is answered from memory; any other turn but the next is refused."""
+        """Act once. The turn before, repeated, is answered from memory; any other turn but the next is refused.
+
+        Without a turn, as AgentGym's clients step, the state has no key either.
+        """
         before = self.progress
         if turn is not None:
             if before.result is not None and turn == before.turn and action == before.action:
@@ -99,8 +102,8 @@ class Session:
                 raise out_of_order(f"turn {turn} was sent, but the next turn is {before.turn + 1}.")
         if before.done:
             raise out_of_order("the episode is over; reset the session to start another.")
-        acted = self.runner.step(partial(act, action), self._limits.step_seconds)
-        result, state_key = await self._answer(acted, self._metrics.steps)
+        what = partial(act, action) if turn is not None else partial(act_without_key, action)
+        result, state_key = await self._answer(self.runner.step(what, self._limits.step_seconds), self._metrics.steps)
         self._progress = Progress(result.observation, state_key, before.turn + 1, action, result)
         return self._progress, result
 

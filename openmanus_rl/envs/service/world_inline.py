@@ -1,8 +1,8 @@
 """Steps on the event loop, for worlds whose steps take microseconds: handing one to a thread would cost more than it.
 
-The event loop is kept free all the same. A session whose step took longer than `STEP_BUDGET_SECONDS` goes on on its
-own thread for good, and a step that does not end is cut off by an alarm signal after `ALARM_SECONDS`. Everything but
-steps runs on the thread from the start.
+The event loop is kept free all the same. A session with `SLOW_STEPS` steps of more than `BUDGET_SECONDS` that are also
+more than `SLOW_SHARE` of its steps goes on on its own thread until its next task. A step that does not end is cut off
+by an alarm signal after `ALARM_SECONDS`. Everything but steps runs on the thread anyway.
 """
 
 import functools
@@ -17,11 +17,12 @@ from openmanus_rl.envs.service.world_thread import WorldThread
 
 T = TypeVar("T")
 
-STEP_BUDGET_SECONDS = 0.005
+BUDGET_SECONDS = 0.005
+SLOW_STEPS = 3
+SLOW_SHARE = 0.05
+"""A first step may have something to load, and a busy machine keeps a quick step waiting now and then."""
 ALARM_SECONDS = 2.0
-"""Long enough for a machine that is busy with something else."""
-ALARM_REPEATS = 0.1
-"""For a world that catches everything."""
+TICK_SECONDS = 0.25
 
 
 class InlineWorld(WorldThread):
@@ -29,41 +30,54 @@ class InlineWorld(WorldThread):
 
     def __init__(self) -> None:
         super().__init__()
-        self._quick = True
+        self._steps = self._slow_steps = 0
+
+    async def start(self, function: Callable[[Environment], T], seconds: float) -> T:
+        self._steps = self._slow_steps = 0
+        return await self.call(function, seconds)
 
     async def step(self, function: Callable[[Environment], T], seconds: float) -> T:
-        if not self._quick:
+        if self._slow_steps >= SLOW_STEPS and self._slow_steps > SLOW_SHARE * self._steps:
             return await self.call(function, seconds)
-        began = time.perf_counter()
-        value, error = _within(min(seconds, ALARM_SECONDS), function, self.world)
-        self._quick = time.perf_counter() - began <= STEP_BUDGET_SECONDS
+        began = time.monotonic()
+        value, error = _watch.outcome(began + min(seconds, ALARM_SECONDS), functools.partial(function, self.world))
+        self._steps += 1
+        self._slow_steps += time.monotonic() - began > BUDGET_SECONDS
         if error is not None:
             raise error
         result: T = value
         return result
 
 
+class _Watch:
+    """Looks at the clock now and then, by a signal that arrives in the midst of whatever runs on the main thread."""
+
+    def __init__(self) -> None:
+        self._deadline = float("inf")
+
+    def start(self) -> None:
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
+
+    def outcome(self, deadline: float, function: Callable[[], Any]) -> Outcome:
+        """The outcome of a call that is cut off at its deadline. Whatever is raised into it does not leave here."""
+        try:
+            self._deadline = deadline
+            outcome = outcome_of(function)
+            self._deadline = float("inf")
+        except Overdue:
+            self._deadline = float("inf")
+            return None, WorldHung(ALARM_SECONDS)
+        return outcome
+
+    def _look(self, *_: Any) -> None:
+        if time.monotonic() > self._deadline:
+            raise Overdue
+
+
+_watch = _Watch()
+
+
 def install_alarm() -> None:
     """Once per process, on its main thread, which must be the one of the event loop: signals arrive there."""
-    signal.signal(signal.SIGALRM, _raise_overdue)
-
-
-def _raise_overdue(*_: Any) -> None:
-    raise Overdue
-
-
-def _within(seconds: float, function: Callable[[Environment], Any], world: Environment) -> Outcome:
-    """The outcome of a call that the alarm ends after so many seconds.
-
-    Python handles a signal that came before the alarm was turned off at the latest when that call returns, so an
-    alarm is never raised outside this function.
-    """
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, ALARM_REPEATS)
-        try:
-            return outcome_of(functools.partial(function, world))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-    except Overdue:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        return None, WorldHung(seconds)
+    _watch.start()
