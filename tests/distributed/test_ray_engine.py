@@ -100,7 +100,10 @@ def test_a_deadline_and_an_abort_reach_the_engine(rollout):
         running = asyncio.create_task(sample(rollout, "aborted", max_tokens=500))
         await asyncio.sleep(0.05)
         rollout.abort("aborted")
-        return late, await running
+        ends = late, await running
+        rollout.release("late")
+        rollout.release("aborted")
+        return ends
 
     late, aborted = asyncio.run(cut_short())
     assert late.finish_reason is FinishReason.DEADLINE
@@ -110,6 +113,7 @@ def test_a_deadline_and_an_abort_reach_the_engine(rollout):
 def test_a_users_mistake_is_told_as_one(rollout):
     with pytest.raises(UserError, match="prompt_ids is empty"):
         asyncio.run(rollout.generate([], SamplingParams(1), seed=0, session="empty"))
+    rollout.release("empty")
 
 
 def test_a_killed_engine_is_lost_and_comes_back_with_the_present_weights(rollout, sampling, notes, model_dir):
@@ -125,11 +129,13 @@ def test_a_killed_engine_is_lost_and_comes_back_with_the_present_weights(rollout
         os.kill(sampling.ranks[1].place.pid, signal.SIGKILL)
         ends = await asyncio.gather(*running, return_exceptions=True)
         assert (await sample(rollout, "after")).versions[-1] == 3
+        for session in ("s0", "s1", "after"):
+            rollout.release(session)
         return ends
 
     survivor, lost = asyncio.run(lose_one())
     assert survivor.finish_reason is FinishReason.LENGTH
-    assert isinstance(lost, EngineLost)
+    assert isinstance(lost, EngineLost), lost
     assert rollout.lost == [1]
 
     rollout.repair()
