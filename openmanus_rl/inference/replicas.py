@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -12,8 +12,8 @@ from openmanus_rl.inference.base import Completion, EngineLost, InferenceEngine,
 class ReplicatedEngine(InferenceEngine):
     """Engines with the same weights, for more episodes than one of them can play.
 
-    An engine that raises `EngineLost` gets nothing more until `replace` puts another in its place; the episodes it
-    had are lost with it, and those that start afterwards go to the others.
+    An engine that raises `EngineLost` gets nothing more until `replace` puts another in its place. A request carries
+    all its tokens, so what the lost one was asked for is asked of another; `EngineLost` is raised when none is left.
     """
 
     def __init__(self, engines: Sequence[InferenceEngine]) -> None:
@@ -29,6 +29,10 @@ class ReplicatedEngine(InferenceEngine):
     def engines(self) -> list[InferenceEngine]:
         """All of them in order, lost ones too."""
         return list(self._engines)
+
+    @property
+    def replicas(self) -> Mapping[str, InferenceEngine]:
+        return {f"engine {index}": self._engines[index] for index in self._alive()}
 
     @property
     def lost(self) -> list[int]:
@@ -54,25 +58,25 @@ class ReplicatedEngine(InferenceEngine):
         session: str,
         deadline: float | None = None,
     ) -> Completion:
-        if session not in self._places:
-            self._places[session] = self._least_loaded()
-        index = self._places[session]
-        engine = self._engines[index]
-        try:
-            return await engine.generate(prompt_ids, sampling, seed=seed, session=session, deadline=deadline)
-        except EngineLost:
-            self._lose(index, engine)
-            raise
+        while True:
+            if session not in self._places:
+                self._places[session] = self._least_loaded()
+            index = self._places[session]
+            engine = self._engines[index]
+            try:
+                return await engine.generate(prompt_ids, sampling, seed=seed, session=session, deadline=deadline)
+            except EngineLost:
+                self._lose(index, engine)
 
     async def score(self, ids: list[int], temperature: float = 1.0) -> list[float]:
         """By the first engine that is left: they all have the same weights."""
-        index = self._alive()[0]
-        engine = self._engines[index]
-        try:
-            return await engine.score(ids, temperature)
-        except EngineLost:
-            self._lose(index, engine)
-            raise
+        while True:
+            index = self._alive()[0]
+            engine = self._engines[index]
+            try:
+                return await engine.score(ids, temperature)
+            except EngineLost:
+                self._lose(index, engine)
 
     def abort(self, session: str) -> None:
         self._tell(session, lambda engine: engine.abort(session))

@@ -75,12 +75,15 @@ def dropout_on(model: PreTrainedModel) -> Iterator[None]:
             dropout.eval()
 
 
+def is_adapter(name: str) -> bool:
+    """Whether a name in a model's state dict is an adapter's."""
+    return ".lora_" in name and name.endswith(_IN_MODULE)
+
+
 def named_for_files(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The adapters' tensors in a model's state dict, under the names that files have."""
     return {
-        _PREFIX + name.removesuffix(_IN_MODULE) + _IN_FILE: tensor
-        for name, tensor in state.items()
-        if ".lora_" in name and name.endswith(_IN_MODULE)
+        _PREFIX + name.removesuffix(_IN_MODULE) + _IN_FILE: tensor for name, tensor in state.items() if is_adapter(name)
     }
 
 

@@ -8,7 +8,7 @@ from openmanus_rl.agent.rewards import TokenRewards
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience
-from openmanus_rl.envs.client.native import NativeClient
+from openmanus_rl.envs.client.remote import make_client
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.chat import ChatRenderer
 
@@ -29,7 +29,7 @@ def make_agent(
         template=TEMPLATES.lookup(config.agent.template),
         renderer=ChatRenderer(tokenizer),
         engine=engine,
-        client=NativeClient(env_urls, patience=patience),
+        client=make_client(config.env.name, env_urls, patience),
         max_context=config.model.max_context,
     )
     rollout = config.rollout

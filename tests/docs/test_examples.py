@@ -8,6 +8,7 @@ from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.algorithms.credit import CreditBatch
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.distributed.processes import ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.envs import Task
 from openmanus_rl.envs.base import SPLITS, EpisodeOver
@@ -20,6 +21,7 @@ from openmanus_rl.rewards import score_episode
 from openmanus_rl.workers.registry import find_worker
 
 CURIOUS = "examples/curiosity_worker.py:CuriousActor"
+NOVELTY = "examples/novelty_worker.py:Novelty"
 CORRIDOR = "examples/corridor_world.py:Corridor"
 LEAVE_ONE_OUT = "examples/leave_one_out.py:leave_one_out"
 SHORT_WAY = "examples/short_way_reward.py:compute_score"
@@ -126,7 +128,9 @@ def answers(*tokens: int) -> DataProto:
 
 def test_the_curious_actor_likes_rare_answers_and_remembers_them(model_dir, tmp_path):
     config = RunConfig(actor={"mini_batches": 1}, trainer={"workers": {"actor": CURIOUS}})
-    actor = WorkerGroup(find_worker(config.trainer.workers["actor"]), model_dir=str(model_dir), config=config)
+    actor = WorkerGroup(
+        find_worker(config.trainer.workers["actor"]), ThisProcess(), "actor", model_dir=str(model_dir), config=config
+    )
     data = answers(5, 5, 9)
 
     def curiosity(actor):
@@ -139,7 +143,7 @@ def test_the_curious_actor_likes_rare_answers_and_remembers_them(model_dir, tmp_
     actor.save(tmp_path)
     second = curiosity(actor)
     assert second < 0.7 * first
-    resumed = WorkerGroup(find_worker(CURIOUS), model_dir=str(model_dir), config=config)
+    resumed = WorkerGroup(find_worker(CURIOUS), ThisProcess(), "actor", model_dir=str(model_dir), config=config)
     resumed.load(tmp_path)
     assert curiosity(resumed) == second
 
@@ -152,3 +156,15 @@ def test_the_curious_actor_learns_from_its_curiosity_alone(model_dir):
     ]
     assert norms[0] == 0
     assert norms[1] > 0
+
+
+def test_rare_behaviour_is_paid_more_and_a_rows_other_tokens_keep_their_scores():
+    data = answers(5, 5, 9)
+    data.batch["token_level_scores"] = torch.zeros(data.batch["response_mask"].shape)
+    before = data.batch["token_level_scores"].clone()
+    paid = find_worker(NOVELTY)("", RunConfig()).enrich(data).batch["token_level_scores"]
+    bonus = paid.sum(dim=1)
+    assert bonus[0] == pytest.approx(0.05 / 2**0.5)
+    assert bonus[1] == bonus[0] < bonus[2] == pytest.approx(0.05)
+    assert (paid != 0).sum(dim=1).tolist() == [1, 1, 1]
+    assert torch.equal(data.batch["token_level_scores"], before), "the batch is the caller's"

@@ -56,7 +56,7 @@ def actor_results(model_dir: str, rows: DataProto, saved: Path, other: Path) -> 
     }
     results["metrics"] = [worker.update_actor(rows[:count], count).meta_info["metrics"] for count in ROW_COUNTS]
     results["weights"] = copied(worker.weights())
-    worker.save(saved)
+    save(worker, saved)
     results |= after_loading(ActorWorker(model_dir, config()), saved, "own")
     if other.exists():
         resumed = ActorWorker(model_dir, config())
@@ -73,6 +73,7 @@ def after_sgd(model_dir: str, rows: DataProto) -> dict[str, Tensor]:
     """Three steps along the plain gradient."""
     worker = ActorWorker(model_dir, config(actor={"mini_batches": 1, "micro_batch_tokens": 150}))
     worker.optimiser.adamw = torch.optim.SGD(worker.optimiser.parameters, lr=0.3)
+    worker.optimiser.schedule = torch.optim.lr_scheduler.LambdaLR(worker.optimiser.adamw, lambda step: 1.0)
     for count in ROW_COUNTS:
         worker.update_actor(rows[:count], 0)
     return worker.weights()
@@ -86,7 +87,7 @@ def critic_results(model_dir: str, rows: DataProto, saved: Path, other: Path) ->
         "metrics": [worker.update_critic(rows[:count], count).meta_info["metrics"] for count in ROW_COUNTS],
         "weights": copied(whole_state(worker.model)),
     }
-    worker.save(saved)
+    save(worker, saved)
     results |= after_loading(CriticWorker(model_dir, config()), saved, "own")
     if other.exists():
         results |= after_loading(CriticWorker(model_dir, config()), other, "others")
@@ -104,7 +105,7 @@ def lora_results(model_dir: str, rows: DataProto, saved: Path, other: Path) -> d
     results["log_probs"] = split(worker.compute_log_prob, rows)
     results["weights"] = copied(worker.weights())
     results["state"] = copied(whole_state(worker.model))
-    worker.save(saved)
+    save(worker, saved)
     results |= after_loading(ActorWorker(model_dir, adapted), saved, "own")
     if other.exists():
         results |= after_loading(ActorWorker(model_dir, adapted), other, "others")
@@ -121,6 +122,12 @@ def refusal(model_dir: str, rows: DataProto) -> str:
     except FloatingPointError as error:
         return str(error)
     return "it was accepted"
+
+
+def save(worker: ActorWorker | CriticWorker, checkpoint: Path) -> None:
+    """A group waits for all ranks, of which the first writes, before it calls them again."""
+    worker.save(checkpoint)
+    gathered("saved")
 
 
 def after_loading(worker: ActorWorker | CriticWorker, checkpoint: Path, whose: str) -> dict[str, Any]:
