@@ -12,6 +12,10 @@ class UserError(Exception):
         self.what = what
         self.hint = hint
 
+    def __reduce__(self) -> tuple[type["UserError"], tuple[str, str]]:
+        """So that it comes out of another process with both its parts."""
+        return type(self), (self.what, self.hint)
+
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """`Did you mean X?` for the closest known name, else the list of what is known."""

@@ -1,19 +1,30 @@
-"""`openmanus-rl env`: which worlds there are, installing what one needs, and serving one."""
+"""`openmanus-rl env`: which worlds there are, installing, serving and checking one, recording what is played."""
 
+import contextlib
 import os
+import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
+from starlette.types import ASGIApp
 
-from openmanus_rl.cli.options import WorldName, WorldOptions
+from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
+from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, url_of
+from openmanus_rl.envs.cassette import Recorder, ReplayServer, forwarding_app, read_cassette
+from openmanus_rl.envs.check.run import CHECKS, FAST_CHECKS, check_server, check_world
 from openmanus_rl.envs.install import install
 from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, python_of
+from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
+from openmanus_rl.envs.service.serve import run_app
 
-app = typer.Typer(help="Worlds: list them, install what one needs, serve one over HTTP.", no_args_is_help=True)
+app = typer.Typer(help="Worlds: list them, install what one needs, serve, check or record one.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -36,12 +47,16 @@ def install_environment(name: WorldName) -> None:
 @app.command()
 def serve(
     name: WorldName,
-    host: Annotated[str, typer.Option(help="Other than loopback needs a token in the environment.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Other than loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
     options: WorldOptions = "{}",
+    token: Annotated[
+        str | None, typer.Option(envvar=TOKEN_VARIABLE, show_envvar=True, help="Requests must bear it.")
+    ] = None,
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
     arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
+    arguments += ["--token", token] if token else []
     python = python_of(name)
     if python != sys.executable:
         os.execv(python, [python, "-m", "openmanus_rl.envs.service", *arguments])
@@ -50,3 +65,64 @@ def serve(
     except KeyboardInterrupt:  # the way to end it, so no failure; its sessions are closed by now
         code = 0
     raise typer.Exit(code)
+
+
+@app.command()
+def check(
+    target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world's name, or the address of its server.")],
+    options: WorldOptions = "{}",
+    items: Annotated[list[str] | None, typer.Option("--item", help="With a URL: a task to check on.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what takes minutes: memory.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long one call to the world may take.")] = 10.0,
+) -> None:
+    """Check the promises that training relies on; the exit code is 1 if one is broken."""
+    checks = CHECKS if everything else FAST_CHECKS
+    if target.startswith(("http://", "https://")):
+        results = check_server(target, items or (), checks=checks, seconds=seconds)
+    else:
+        results = check_world(target, read_options(options), checks=checks, seconds=seconds)
+    table = Table("check", "result", "what was seen")
+    colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
+    failed = False
+    with Live(table, console=Console()):
+        for result in results:
+            failed |= result.status == "failed"
+            table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def record(
+    target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world to serve, or a server to stand before.")],
+    cassette: Annotated[Path, typer.Argument(help="The file that the traffic goes to.")],
+    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    options: WorldOptions = "{}",
+) -> None:
+    """Serve on loopback until Ctrl-C and write all traffic to a file: that of a run whose env.urls has this address."""
+    if target.startswith(("http://", "https://")):
+        served: ASGIApp = forwarding_app(target)
+    else:
+        served = build_app(environment_class(target), read_options(options), spec=target)
+    listener = listen("127.0.0.1", port, "--port")
+    typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
+    _until_ctrl_c(Recorder(served, cassette), listener)
+
+
+@app.command()
+def replay(
+    cassette: Annotated[Path, typer.Argument(help="A file made by `env record`.")],
+    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+) -> None:
+    """Play a cassette back until Ctrl-C, without its world; the exit code is 1 if a player deviated from it."""
+    server = ReplayServer(read_cassette(cassette))
+    listener = listen("127.0.0.1", port, "--port")
+    typer.echo(f"{cassette} is played back at {url_of(listener)}")
+    _until_ctrl_c(server.app(), listener)
+    for deviation in server.deviations:
+        typer.echo(deviation, err=True)
+    raise typer.Exit(1 if server.deviations else 0)
+
+
+def _until_ctrl_c(served: ASGIApp, listener: socket.socket) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        run_app(served, listener)

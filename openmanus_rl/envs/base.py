@@ -19,6 +19,10 @@ from openmanus_rl.errors import UserError
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
+Isolation = Literal["inline", "thread", "process"]
+LONGEST_ACTION = 20_000
+"""Characters; a longer text is no action of any world, so that no pattern is matched against megabytes."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -81,6 +85,8 @@ class ActionGrammar:
 
     def parse(self, action: str) -> re.Match[str] | None:
         """The match of the first form that fits the whole action, or None if the action is not one of this world's."""
+        if len(action) > LONGEST_ACTION:
+            return None
         stripped = action.strip()
         for pattern in self._compiled:
             match = pattern.fullmatch(stripped)
@@ -111,6 +117,10 @@ class Environment(ABC):
     """Lowest and highest return of an episode."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """What must be installed beside this package, as pip or system package names."""
+    isolation: ClassVar[Isolation] = "thread"
+    """Where a server runs it, one world a session: `thread`, on a thread of its own; `process`, in a process of its own
+    that is killed if it hangs, for worlds that compute for long or run code that may not come back; `inline`, steps on
+    the server's event loop, for worlds whose steps are microseconds of plain Python on any thread."""
 
     @abstractmethod
     def instructions(self) -> str:

@@ -11,6 +11,7 @@ from openmanus_rl.envs.base import (
     ActionGrammar,
     Environment,
     EpisodeOver,
+    Isolation,
     Observation,
     Split,
     StepResult,
@@ -197,6 +198,7 @@ class Maze(Environment):
     )
     success_rule: ClassVar[str] = "the player stands on the goal within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (-1.6, 1.0)
+    isolation: ClassVar[Isolation] = "inline"
 
     def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 16, wording: str = "slots") -> None:
         if not 2 <= size <= 64:

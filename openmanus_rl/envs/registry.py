@@ -9,17 +9,26 @@ from openmanus_rl.envs.distant import distant_world
 from openmanus_rl.envs.install import python_for
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.envs.sciworld import SciWorld
+from openmanus_rl.envs.searchqa import SearchQA
+from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.textcraft import TextCraft
+from openmanus_rl.envs.tools.todo import Todo
+from openmanus_rl.envs.tools.weather import Weather
+from openmanus_rl.envs.webshop import WebShop
 from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (AlfWorld, Maze, SciWorld, TextCraft, Wordle):
+for _world in (AlfWorld, Maze, SciWorld, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 
 def environment_class(name: str) -> type[Environment]:
-    """The class behind a name, or an error that lists the known ones."""
+    """The class behind a name, or an error that lists the known ones; `agentgym/<family>` is played elsewhere."""
+    if name.startswith("agentgym/"):
+        from openmanus_rl.envs.client.remote import remote_world  # a client is nothing that a world needs
+
+        return remote_world(name)
     return ENVIRONMENTS.lookup(name)
 
 

@@ -9,8 +9,11 @@ from openmanus_rl.config.effect import check_effect
 from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import effective_options
+from openmanus_rl.envs.client.remote import is_remote
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards.registry import find_score_function
+from openmanus_rl.trainer.places import BUILT_IN, check_places
+from openmanus_rl.workers.registry import find_worker
 
 PROVIDED = frozenset({"critic", "group"})
 """What the trainer can give an estimator that requires it."""
@@ -38,11 +41,29 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     find_score_function(config.algorithm.reward_score_fn)
     TEMPLATES.lookup(config.agent.template)
     effective_options(config.env.name, config.env.options)
+    if is_remote(config.env.name) and not config.env.urls:
+        raise UserError(
+            f"env.name={config.env.name} is played on AgentGym's own servers, and none is named.",
+            "Set env.urls=[http://HOST:PORT].",
+        )
     if missing := requires - PROVIDED:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
             "which the trainer does not provide.",
             f"It provides {' and '.join(sorted(PROVIDED))}.",
+        )
+    check_places(config, requires)
+    for role, worker in config.trainer.workers.items():
+        worker_cls = find_worker(worker)
+        if role not in BUILT_IN and not hasattr(worker_cls, "enrich"):
+            raise UserError(
+                f"trainer.workers.{role}={worker}: a role of your own needs a method `enrich`; this class has none.",
+                f"The trainer's own roles are {', '.join(BUILT_IN)}; docs/workers.md has an example of another.",
+            )
+    if config.trainer.deterministic and config.rollout.engine != "embedded":
+        raise UserError(
+            f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
+            "Set rollout.engine=embedded, or leave trainer.deterministic off.",
         )
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(

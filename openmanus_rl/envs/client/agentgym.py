@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from openmanus_rl.envs.access import token_from_environment
 from openmanus_rl.envs.base import Observation, StepResult, Task
 from openmanus_rl.envs.client.base import EnvFailure, EnvironmentClient, EnvTimeout, Handle, Patience
 from openmanus_rl.envs.client.descriptors import DESCRIPTORS, Descriptor
@@ -29,13 +30,14 @@ class AgentGymClient(EnvironmentClient):
         urls: Sequence[str],
         *,
         patience: Patience | None = None,
+        token: str | None = None,
     ) -> None:
         if env not in DESCRIPTORS:
             raise UserError(f"there is no AgentGym environment called {env!r}. {did_you_mean(env, DESCRIPTORS)}")
         self._family: Descriptor = DESCRIPTORS[env]
         self._patience = patience or Patience()
         self._servers = Servers([url.rstrip("/").removesuffix(self._family.prefix) for url in urls])
-        self._transport = Transport(keep_alive_seconds=KEEP_ALIVE_SECONDS)
+        self._transport = Transport(keep_alive_seconds=KEEP_ALIVE_SECONDS, token=token or token_from_environment())
 
     async def start(self, task: Task) -> Handle:
         family = self._family
@@ -43,16 +45,15 @@ class AgentGymClient(EnvironmentClient):
 
         async def attempt(url: str, seconds: float) -> Handle:
             deadline = time.monotonic() + seconds
-            created = await self._post(url, "create", family.create_body, seconds)
-            session: int = _value(created, family.id_key, int, f"{url}{family.prefix}/create")
-            body = {family.id_key: session, family.reset_key: number}
+            created = await self._post(url, "create", family.creation(number), seconds)
+            session: int = _value(created, family.created_id_key, int, f"{url}{family.prefix}/create")
+            body = {family.id_key: session, family.reset_key: number, **family.reset_extras}
             try:
                 answer = await self._post(url, "reset", body, deadline - time.monotonic())
+                seen = self._seen(answer, family.first_observation_keys, f"{url}{family.prefix}/reset")
             except (NoAnswer, EnvFailure, Full):
                 await self._close(url, session)
                 raise
-            where = f"{url}{family.prefix}/reset"
-            seen = "\n".join(_value(answer, key, str, where) for key in family.first_observation_keys)
             return Handle(task, url, session, Observation(seen), None, family.instructions)
 
         return await self._servers.start(attempt, self._patience)
@@ -62,16 +63,19 @@ class AgentGymClient(EnvironmentClient):
         where = f"{handle.url}{family.prefix}/step"
         if handle.done:
             raise EnvFailure(f"{where}: the episode is over, and no further step was sent")
-        answer = await self._step_once_connected(handle, {family.id_key: handle.session, "action": action}, where)
+        body = {family.id_key: handle.session, "action": family.action_form.format(action)}
+        answer = await self._step_once_connected(handle, body, where)
         reward = float(_value(answer, family.reward_key, (int, float), where))
         if family.reward_is_total:
             reward -= handle.total
+        terminated = bool(_value(answer, family.done_key, (bool, int), where))
+        truncated = bool(family.truncated_key and _value(answer, family.truncated_key, (bool, int), where))
+        observation = Observation(self._seen(answer, (family.observation_key,), where))
         handle.turn += 1
         handle.total += reward
-        handle.done = bool(_value(answer, "done", (bool, int), where))
+        handle.done = terminated or truncated
         success = handle.done and handle.total >= family.success_at
-        observation = Observation(_value(answer, "observation", str, where))
-        return StepResult(observation, reward, terminated=handle.done, truncated=False, success=success), None
+        return StepResult(observation, reward, terminated, truncated and not terminated, success), None
 
     async def close(self, handle: Handle) -> None:
         if handle.closed:
@@ -82,6 +86,14 @@ class AgentGymClient(EnvironmentClient):
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+
+    def _seen(self, answer: Any, keys: Sequence[str | int | None], where: str) -> str:
+        """What the agent is shown of an answer."""
+        parts = [_value(answer, key, str, where) for key in keys]
+        if self._family.actions_key is not None:
+            actions = _value(answer, self._family.actions_key, list, where)
+            parts.append(f"Available actions: {', '.join(map(str, actions))}")
+        return "\n".join(parts)
 
     async def _step_once_connected(self, handle: Handle, body: Mapping[str, Any], where: str) -> Any:
         """Try again only where no connection came about: then the world cannot have acted."""
@@ -128,7 +140,13 @@ def _number(task: Task) -> int:
     return int(match[1])
 
 
-def _value(answer: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
-    if not isinstance(answer, dict) or not isinstance(answer.get(key), kind):
+def _value(answer: Any, key: str | int | None, kind: type | tuple[type, ...], where: str) -> Any:
+    """The value at a key, or at a place of a list, or the answer itself."""
+    value = answer
+    if isinstance(key, str):
+        value = answer.get(key) if isinstance(answer, dict) else None
+    elif isinstance(key, int):
+        value = answer[key] if isinstance(answer, list) and len(answer) > key else None
+    if not isinstance(value, kind):
         raise EnvFailure(f"{where}: the answer has no proper {key!r}: {str(answer)[:200]}")
-    return answer[key]
+    return value

@@ -1,13 +1,16 @@
 """How each of AgentGym's servers is spoken to: one descriptor per family, and no code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One family's wire format, its rewards, and what an agent is told at the start."""
+    """One family's wire format, its rewards, and what an agent is told at the start.
+
+    Where an answer is said to have a value at a key, None means that the answer itself is the value.
+    """
 
     reset_key: str
     """The number in a reset that names the task: the n of item `<env>_<n>`."""
@@ -16,15 +19,56 @@ class Descriptor:
     success_rule: str
     instructions: str
     """AgentGym's servers send none."""
+    score_range: tuple[float, float] = (0.0, 1.0)
     prefix: str = ""
     id_key: str = "id"
+    """Of the session, in every request but a create."""
+    created_id_key: str | None = "id"
+    """Of the session in a create's answer."""
     create_body: Mapping[str, Any] | None = None
-    first_observation_keys: tuple[str, ...] = ("observation",)
+    create_number_key: str | None = None
+    """Where a create wants the task's number too."""
+    reset_extras: Mapping[str, Any] = field(default_factory=dict)
+    """What else a reset wants."""
+    first_observation_keys: tuple[str | int | None, ...] = ("observation",)
     """What of a reset's answer is shown to the agent, one below the other."""
+    observation_key: str = "observation"
+    """Of a step's answer."""
+    actions_key: str | None = None
+    """A list of the actions that are possible next, in the answers to resets and steps; it is shown too."""
+    action_form: str = "{}"
+    """What an action is put into before it is sent."""
     reward_key: str = "reward"
     reward_is_total: bool = False
     """Whether the server sends the sum so far; a step's reward is then what it added."""
+    done_key: str = "done"
+    truncated_key: str | None = None
     has_close: bool = False
+
+    def creation(self, number: int) -> Mapping[str, Any] | None:
+        """The body of a create for a task of this number."""
+        if self.create_number_key is None:
+            return self.create_body
+        return {**(self.create_body or {}), self.create_number_key: number}
+
+
+def _tool_world(what: str) -> Descriptor:
+    return Descriptor(
+        reset_key="id",
+        id_key="env_idx",
+        created_id_key=None,
+        create_number_key="id",
+        first_observation_keys=(None,),
+        action_form="Action: {}",
+        reward_is_total=True,
+        success_at=1.0,
+        success_rule="the goal was reached when the agent said it had finished",
+        instructions=(
+            f"Reach the goal with the tools of {what}. An action is a tool and its input as JSON: "
+            "[tool] with Action Input: [JSON]. The tools are told by: check_valid_actions with Action Input: {}. "
+            'When the goal is reached: finish with Action Input: {"answer": [answer, or done]}.'
+        ),
+    )
 
 
 DESCRIPTORS: Mapping[str, Descriptor] = {
@@ -80,6 +124,7 @@ DESCRIPTORS: Mapping[str, Descriptor] = {
         has_close=True,
         first_observation_keys=("task_description", "observation"),
         success_at=100.0,
+        score_range=(-100.0, 100.0),
         success_rule="the score reached 100",
         instructions=(
             "Do the task in a simulated laboratory. Actions: open [thing], close [thing], activate [thing], "
@@ -89,4 +134,78 @@ DESCRIPTORS: Mapping[str, Descriptor] = {
             "eat [thing], flush [thing], focus on [thing], wait, wait1, task, inventory."
         ),
     ),
+    "alfworld": Descriptor(
+        reset_key="game",
+        reset_extras={"world_type": "Text"},
+        actions_key="available_actions",
+        success_at=1.0,
+        success_rule="the household task was done",
+        instructions=(
+            "Do the task in a household. After every action you see what happened and the actions that are possible "
+            "next; any other changes nothing. Actions are of these kinds: go to [place], open [place], close [place], "
+            "take [object] from [place], put [object] in/on [place] (move [object] to [place] on newer servers), "
+            "heat, cool or clean [object] with [place], use [object], examine [thing], look, inventory."
+        ),
+    ),
+    "webshop": Descriptor(
+        reset_key="session_id",
+        id_key="env_idx",
+        created_id_key=None,
+        first_observation_keys=(0,),
+        observation_key="state",
+        success_at=1.0,
+        success_rule="what was bought fits the instruction in every attribute, option and in price",
+        instructions=(
+            "Buy what the instruction asks for. Actions: search[keywords] where there is a search bar, "
+            "click[button or product] for what the page lists as clickable. click[Buy Now] ends the task."
+        ),
+    ),
+    "sqlgym": Descriptor(
+        reset_key="item_id",
+        id_key="env_idx",
+        created_id_key=None,
+        first_observation_keys=(0,),
+        observation_key="state",
+        success_at=1.0,
+        success_rule="the query gives what the gold query gives",
+        instructions="Answer the question with one SQLite query for the schema that is shown. The action is the query.",
+    ),
+    "searchqa": Descriptor(
+        reset_key="id",
+        id_key="env_idx",
+        created_id_key=None,
+        create_number_key="id",
+        first_observation_keys=(None,),
+        has_close=True,
+        success_at=1.0,
+        success_rule="the answer is one of the gold answers",
+        instructions=(
+            "Answer the question. Actions: <search>query</search> finds passages, as often as you need; "
+            "<answer>answer</answer> ends the task."
+        ),
+    ),
+    "webarena": Descriptor(
+        reset_key="idx",
+        reset_extras={"seed": 0},
+        id_key="env_idx",
+        created_id_key="env_idx",
+        first_observation_keys=("object", "observation"),
+        action_form="In summary, the next action I will perform is ```{}```",
+        done_key="terminated",
+        truncated_key="truncated",
+        has_close=True,
+        success_at=1.0,
+        success_rule="the page or the answer at the end is what the objective asks for",
+        instructions=(
+            "Reach the objective in a web browser. You see the page as an accessibility tree with an id for every "
+            "element. Actions: click [id], type [id] [text] [1 to press enter, 0 not to], hover [id], press [keys], "
+            "scroll [down or up], new_tab, tab_focus [number], close_tab, goto [url], go_back, go_forward, "
+            "stop [answer, or N/A if it cannot be done]."
+        ),
+    ),
+    "weather": _tool_world("a weather service"),
+    "movie": _tool_world("a film database"),
+    "academia": _tool_world("a database of papers and authors"),
+    "todo": _tool_world("a to-do list"),
+    "sheet": _tool_world("a spreadsheet"),
 }

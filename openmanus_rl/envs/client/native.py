@@ -1,4 +1,4 @@
-"""The client of our own service: one call to start, one per step, one to close.
+"""The client of our own service: one call to start, one per step, one to close; steps of one moment share a call.
 
 A step carries its turn number, and the server answers a repeated turn from memory: a lost answer is asked for again
 without acting twice.
@@ -7,13 +7,14 @@ without acting twice.
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from openmanus_rl.envs.access import token_from_environment
 from openmanus_rl.envs.base import Observation, StepResult, Task
 from openmanus_rl.envs.client.base import EnvFailure, EnvironmentClient, EnvTimeout, Handle, Patience
+from openmanus_rl.envs.client.batching import StepBatcher
 from openmanus_rl.envs.client.servers import Full, Servers
 from openmanus_rl.envs.client.transport import NoAnswer, Reply, TooLate, Transport
 
@@ -38,6 +39,7 @@ class NativeClient(EnvironmentClient):
         self._options = dict(options or {})
         self._patience = patience or Patience()
         self._transport = Transport(keep_alive_seconds=KEEP_ALIVE_SECONDS, token=token or token_from_environment())
+        self._batcher = StepBatcher(self._transport)
 
     async def start(self, task: Task) -> Handle:
         body: dict[str, Any] = {"task": _on_the_wire(task)}
@@ -57,7 +59,10 @@ class NativeClient(EnvironmentClient):
 
     async def step(self, handle: Handle, action: str) -> tuple[StepResult, str | None]:
         body = {"action": action, "turn": handle.turn + 1}
-        answer = await self._ask(handle, "POST", "step", body)
+        where = f"{handle.url}/v1/sessions/{handle.session}/step"
+        answer = await self._until_answered(
+            where, lambda seconds: self._batcher.step(handle.url, handle.session, body, seconds)
+        )
         with _expecting(handle.url):
             result, state_key = _result(answer), answer["state_key"]
         handle.turn += 1
@@ -97,18 +102,22 @@ class NativeClient(EnvironmentClient):
             log.warning("%s was not closed: %s", url, reply.complaint)
 
     async def aclose(self) -> None:
+        await self._batcher.aclose()
         await self._transport.aclose()
 
     async def _ask(self, handle: Handle, method: str, verb: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask until there is an answer or the budget is spent; every verb here may be repeated."""
         url = f"{handle.url}/v1/sessions/{handle.session}/{verb}"
+        return await self._until_answered(url, lambda seconds: self._transport.request(method, url, body, seconds))
+
+    async def _until_answered(self, url: str, ask: Callable[[float], Awaitable[Reply]]) -> Any:
+        """Ask until there is an answer or the budget is spent; everything asked here may be repeated."""
         patience = self._patience
         deadline = time.monotonic() + patience.step_seconds
         tries = 0
         while True:
             tries += 1
             try:
-                reply = await self._transport.request(method, url, body, deadline - time.monotonic())
+                reply = await ask(deadline - time.monotonic())
             except TooLate as error:
                 raise EnvTimeout(f"{url}: {error} ({tries} tries)") from error
             except NoAnswer as error:

@@ -1,7 +1,8 @@
 """One JSON request over a kept-alive connection, and the three ways it can get no answer."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,30 +57,34 @@ class Transport:
 
     async def request(self, method: str, url: str, body: Mapping[str, Any] | None, seconds: float) -> Reply:
         """The reply, whatever its status; `NoAnswer` if there is none within so many seconds."""
-        if seconds <= 0:
-            raise TooLate("no time was left for it")
-        data = None if body is None else _encode(body).encode()
-        try:
-            async with self._session().request(
-                method, url, data=data, timeout=aiohttp.ClientTimeout(total=seconds), allow_redirects=False
-            ) as response:
-                raw = await response.read()
-                return Reply(response.status, _decode(raw), _seconds(response.headers.get("Retry-After")))
-        except TimeoutError as error:
-            raise TooLate(f"no answer within {seconds:.3g} s") from error
-        except aiohttp.ClientConnectorError as error:
-            raise NotSent(f"no connection: {error.strerror or error}") from error
-        except aiohttp.InvalidURL as error:
-            raise UserError(
-                f"{url!r} is not the address of a server.", "For example: http://127.0.0.1:36001"
-            ) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise NoAnswer(f"the connection was lost ({type(error).__name__}: {error})") from error
+        with _told(url, seconds):
+            async with self._sent(method, url, body, seconds) as response:
+                return await _reply(response)
+
+    async def lines(self, url: str, body: Mapping[str, Any], seconds: float) -> AsyncGenerator[bytes | Reply, None]:
+        """The lines of a streamed answer as they come; or, if its status is not 200, the one reply in their place."""
+        with _told(url, seconds):
+            async with self._sent("POST", url, body, seconds) as response:
+                if response.status != 200:
+                    yield await _reply(response)
+                    return
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        yield line
 
     async def aclose(self) -> None:
         if self._http is not None:
             await self._http.close()
             self._http = None
+
+    def _sent(
+        self, method: str, url: str, body: Mapping[str, Any] | None, seconds: float
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        data = None if body is None else _encode(body).encode()
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        return self._session().request(method, url, data=data, timeout=timeout, allow_redirects=False)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._http is None:
@@ -89,6 +94,27 @@ class Transport:
                 headers=self._headers,
             )
         return self._http
+
+
+async def _reply(response: aiohttp.ClientResponse) -> Reply:
+    return Reply(response.status, _decode(await response.read()), _seconds(response.headers.get("Retry-After")))
+
+
+@contextmanager
+def _told(url: str, seconds: float) -> Iterator[None]:
+    """Every way to get no answer, as one of three."""
+    if seconds <= 0:
+        raise TooLate("no time was left for it")
+    try:
+        yield
+    except TimeoutError as error:
+        raise TooLate(f"no answer within {seconds:.3g} s") from error
+    except aiohttp.ClientConnectorError as error:
+        raise NotSent(f"no connection: {error.strerror or error}") from error
+    except aiohttp.InvalidURL as error:
+        raise UserError(f"{url!r} is not the address of a server.", "For example: http://127.0.0.1:36001") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise NoAnswer(f"the connection was lost ({type(error).__name__}: {error})") from error
 
 
 def _decode(raw: bytes) -> Any:

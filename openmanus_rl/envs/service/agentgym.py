@@ -18,7 +18,7 @@ from starlette.routing import Route
 from openmanus_rl.envs.base import Environment, Task
 from openmanus_rl.envs.service.problems import Problem, out_of_order
 from openmanus_rl.envs.service.sessions import Session, Sessions
-from openmanus_rl.envs.service.wire import json_response, read_body
+from openmanus_rl.envs.service.wire import encode, json_response, read_body
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class Family:
     create_answer: tuple[str, ...] = ("id",)
     starts_on_create: bool = False
     """Whether a session has a task, number 0, before its first reset."""
-    has_close: bool = False
     silent_when_over: bool = False
     """Whether GET routes answer with an error once the episode is over."""
     reset_fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -52,7 +51,6 @@ FAMILIES: Mapping[str, Family] = {
         reset_answer=("id", "observation", "done", "reward"),
         create_answer=("id", "observation", "done", "reward"),
         starts_on_create=True,
-        has_close=True,
     ),
     "maze": Family(
         reset_key="game",
@@ -73,7 +71,6 @@ FAMILIES: Mapping[str, Family] = {
         reset_fields={"world_type": (Literal["Text"], "Text")},
         reset_answer=("id", "observation", "available_actions", "task_type"),
         step_answer=("observation", "reward", "available_actions", "done"),
-        has_close=True,
         silent_when_over=True,
         tells={"available_actions": methodcaller("available_actions"), "task_type": attrgetter("task_type")},
         lists={"available_actions": methodcaller("available_actions")},
@@ -91,7 +88,6 @@ FAMILIES: Mapping[str, Family] = {
             "done",
         ),
         step_answer=("observation", "reward", "score", "done"),
-        has_close=True,
         silent_when_over=True,
         tells={
             "task_name": attrgetter("task_name"),
@@ -133,9 +129,11 @@ class AgentGymRoutes:
 
     def routes(self) -> list[Route]:
         prefix = self._family.prefix
-        posts: dict[str, Handler] = {"create": self.create, "reset": self.reset, "step": self.step}
-        if self._family.has_close:
-            posts["close"] = self.close
+        posts: dict[str, Handler] = {
+            "reset": self.reset,
+            "create": self.create,
+            "close": self.close,
+        }
         gets: dict[str, Handler] = {"observation": self.observation}
         gets |= {name: self._list_route(question) for name, question in self._family.lists.items()}
         return [
@@ -151,29 +149,28 @@ class AgentGymRoutes:
         return await self._start_answer(session, self._family.create_answer)
 
     async def reset(self, request: Request) -> Any:
-        body = _validate(self._reset_body, await read_body(request))
+        body = validate(self._reset_body, await read_body(request.receive))
         async with self._sessions.using(body.id) as session:
             item_id = await session.ask(methodcaller("item_of_number", getattr(body, self._family.reset_key)))
             await session.reset(Task(self._sessions.world.name, item_id))
             return await self._start_answer(session, self._family.reset_answer)
 
-    async def step(self, request: Request) -> Any:
-        body = _validate(StepBody, await read_body(request))
-        async with self._sessions.using(body.id) as session:
-            _, result = await session.step(body.action)
+    @property
+    def step_path(self) -> str:
+        return f"{self._family.prefix}/step"
+
+    async def step(self, path: str, body: bytes) -> bytes:
+        """POST /step, in the lane for steps."""
+        step = validate(StepBody, body)
+        async with self._sessions.using(step.id) as session:
+            _, result = await session.step(step.action)
             told = {"observation": result.observation.text, "reward": result.reward, "done": result.done}
-            return await self._answer(session, told, self._family.step_answer)
+            return encode(await self._answer(session, told, self._family.step_answer))
 
     async def close(self, request: Request) -> Any:
         """True if there was something to close."""
-        body = _validate(IdBody, await read_body(request))
-        try:
-            await self._sessions.close(body.id)
-        except Problem as problem:
-            if problem.status == 404:
-                return False
-            raise
-        return True
+        body = validate(IdBody, await read_body(request.receive))
+        return await self._sessions.close(body.id)
 
     async def observation(self, request: Request) -> Any:
         async with self._sessions.using(_query_id(request)) as session:
@@ -211,38 +208,47 @@ class AgentGymRoutes:
         return Task(name, f"{name}_{number}")
 
 
-def agentgym_routes(sessions: Sessions) -> list[Route]:
+def agentgym_routes(sessions: Sessions) -> AgentGymRoutes | None:
     """The AgentGym routes of the world that is served; none if AgentGym has no such family."""
     family = FAMILIES.get(sessions.world.name)
-    return AgentGymRoutes(sessions, family).routes() if family else []
+    return AgentGymRoutes(sessions, family) if family else None
 
 
 def _ask_all(questions: Mapping[str, Callable[[Any], Any]], world: Environment) -> dict[str, Any]:
     return {key: question(world) for key, question in questions.items()}
 
 
-class _WrongType(Exception):
+class WrongType(Problem):
     """A value that cannot be read as what the route wants: 422 with the flaws listed."""
+
+    def __init__(self, flaws: list[dict[str, Any]]) -> None:
+        super().__init__(422, "Not a valid request", "a value has the wrong type")
+        self.flaws = flaws
+
+
+def complaint(problem: Problem) -> Response:
+    """A problem as AgentGym tells it."""
+    if isinstance(problem, WrongType):
+        return json_response({"detail": problem.flaws}, 422)
+    return json_response({"error": problem.detail}, 503 if problem.status == 503 else 200, problem.headers)
 
 
 def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return json_response(await handler(request))
-        except _WrongType as error:
-            return json_response({"detail": error.args[0]}, 422)
         except Problem as problem:
-            return json_response({"error": problem.detail}, 503 if problem.status == 503 else 200, problem.headers)
+            return complaint(problem)
 
     return answer
 
 
 async def _refuse_own_task(request: Request) -> None:
     """AgentGym's TextCraft lets a caller bring recipes and a goal; here a task is always one of the world's own."""
-    body = await read_body(request)
+    body = await read_body(request.receive)
     if not body:
         return
-    wanted = _validate(_CreateBody, body)
+    wanted = validate(_CreateBody, body)
     if wanted.commands is not None or wanted.goal is not None:
         raise Problem(422, "Not served", "this server plays its own tasks: commands and goal cannot be given.")
 
@@ -253,14 +259,14 @@ class _CreateBody(BaseModel):
 
 
 def _query_id(request: Request) -> int:
-    return _validate(IdBody, dict(request.query_params), "query").id
+    return validate(IdBody, dict(request.query_params), "query").id
 
 
-def _validate(model: type[M], given: bytes | dict[str, Any], place: str = "body") -> M:
+def validate(model: type[M], given: bytes | dict[str, Any], place: str = "body") -> M:
     try:
         if isinstance(given, bytes):
             return model.model_validate_json(given)
         return model.model_validate(given)
     except ValidationError as error:
         flaws = error.errors(include_url=False, include_context=False, include_input=False)
-        raise _WrongType([{**flaw, "loc": [place, *flaw["loc"]]} for flaw in flaws]) from error
+        raise WrongType([{**flaw, "loc": [place, *flaw["loc"]]} for flaw in flaws]) from error

@@ -7,13 +7,15 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from openmanus_rl.envs.base import Environment
-from openmanus_rl.envs.service.agentgym import agentgym_routes
+from openmanus_rl.envs.service.agentgym import agentgym_routes, complaint
+from openmanus_rl.envs.service.agentgym_indexed import indexed_routes
+from openmanus_rl.envs.service.lane import StepLane
 from openmanus_rl.envs.service.native import NativeRoutes
 from openmanus_rl.envs.service.problems import Problem
 from openmanus_rl.envs.service.sessions import Limits, Sessions, refused_options
@@ -30,11 +32,16 @@ def build_app(
     *,
     spec: str | None = None,
     token: str | None = None,
-) -> Starlette:
-    """Serve `world`; `spec` is the name it was asked for by, if that is not its own (`module:Class`)."""
+    inline: bool = False,
+) -> ASGIApp:
+    """Serve `world`; `spec` is the name it was asked for by, if that is not its own (`module:Class`).
+
+    `inline` lets quick worlds step on the event loop, which must then run on the main thread of a process that has
+    the alarm installed.
+    """
     options = options or {}
     description = describe_world(world, options)
-    sessions = Sessions(world, options, limits or Limits())
+    sessions = Sessions(world, options, limits or Limits(), source=spec, inline=inline)
     native = NativeRoutes(sessions, description, spec or world.name)
 
     async def greet(_: Request) -> Response:
@@ -51,12 +58,15 @@ def build_app(
                 await sweeper
             await sessions.shut_down(SHUT_DOWN_SECONDS)
 
-    return Starlette(
-        routes=[*native.routes(), *agentgym_routes(sessions), Route("/", greet)],
-        middleware=[Middleware(RequireToken, token=token)] if token else [],
+    agentgym = agentgym_routes(sessions)
+    wire = [*(agentgym.routes() if agentgym else []), *indexed_routes(sessions)]
+    app: ASGIApp = Starlette(
+        routes=[*wire, *native.routes(), Route("/", greet)],
         exception_handlers={Problem: _tell_problem, HTTPException: _tell_http_error},
         lifespan=lifespan,
     )
+    app = StepLane(app, {agentgym.step_path: (agentgym.step, complaint)} if agentgym else {}, native.step)
+    return RequireToken(app, token) if token else app
 
 
 def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +82,7 @@ def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict
     return {
         "name": world.name,
         "grammar": world.grammar.describe(),
+        "forms": [form.shown for form in world.grammar.forms],
         "success_rule": world.success_rule,
         "score_range": list(world.score_range),
         "instructions": instructions,

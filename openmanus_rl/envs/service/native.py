@@ -3,17 +3,19 @@
 A step carries its turn number (1, 2, …). A repeated request is answered from memory, so a retry never acts twice.
 """
 
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from openmanus_rl.envs.base import Task
+from openmanus_rl.envs.service.batches import BatchBody, answer_lines
 from openmanus_rl.envs.service.problems import Problem
 from openmanus_rl.envs.service.sessions import Progress, Session, Sessions
-from openmanus_rl.envs.service.wire import json_response, read_body
+from openmanus_rl.envs.service.wire import encode, json_response, read_body
 
 
 class _Body(BaseModel):
@@ -48,7 +50,7 @@ class RestoreBody(_Body):
     snapshot_id: int
 
 
-B = TypeVar("B", bound=_Body)
+B = TypeVar("B", bound=BaseModel)
 
 
 class NativeRoutes:
@@ -62,7 +64,7 @@ class NativeRoutes:
     def routes(self) -> list[Route]:
         one = "/v1/sessions/{session}"
         return [
-            Route(f"{one}/step", self.step, methods=["POST"]),
+            Route("/v1/step_batch", self.step_batch, methods=["POST"]),
             Route("/v1/sessions", self.open, methods=["POST"]),
             Route(one, self.close, methods=["DELETE"]),
             Route(f"{one}/reset", self.reset, methods=["POST"]),
@@ -71,6 +73,7 @@ class NativeRoutes:
             Route(f"{one}/restore", self.restore, methods=["POST"]),
             Route("/v1/env", self.describe, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
         ]
 
     async def open(self, request: Request) -> Response:
@@ -89,23 +92,30 @@ class NativeRoutes:
             await session.reset(task)
             return json_response(_started(session))
 
-    async def step(self, request: Request) -> Response:
-        body = await _parse(request, StepBody)
-        async with self._sessions.using(_session_id(request)) as session:
-            progress, result = await session.step(body.action, body.turn)
-        return json_response(
-            {
-                "observation": result.observation.text,
-                "reward": result.reward,
-                "terminated": result.terminated,
-                "truncated": result.truncated,
-                "success": result.success,
-                "info": dict(result.info),
-                "state_key": progress.state_key,
-            }
-        )
+    async def step(self, path: str, body: bytes) -> bytes:
+        """POST /v1/sessions/ID/step, in the lane for steps."""
+        step = _validated(body, StepBody)
+        return encode(await self._step(_number(path[len("/v1/sessions/") : -len("/step")]), step.action, step.turn))
+
+    async def step_batch(self, request: Request) -> Response:
+        body = await _parse(request, BatchBody)
+        return StreamingResponse(answer_lines(body.steps, self._step), media_type="application/x-ndjson")
+
+    async def _step(self, session_id: int, action: str, turn: int) -> dict[str, Any]:
+        async with self._sessions.using(session_id) as session:
+            progress, result = await session.step(action, turn)
+        return {
+            "observation": result.observation.text,
+            "reward": result.reward,
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            "success": result.success,
+            "info": dict(result.info),
+            "state_key": progress.state_key,
+        }
 
     async def close(self, request: Request) -> Response:
+        """Closing what is closed already is fine."""
         await self._sessions.close(_session_id(request))
         return Response(status_code=204)
 
@@ -113,7 +123,7 @@ class NativeRoutes:
         async with self._sessions.using(_session_id(request)) as session:
             if session.progress.done:
                 return json_response({"action": None})
-            return json_response({"action": await session.ask(lambda world: world.expert_action())})
+            return json_response({"action": await session.ask(methodcaller("expert_action"))})
 
     async def snapshot(self, request: Request) -> Response:
         async with self._sessions.using(_session_id(request)) as session:
@@ -141,6 +151,12 @@ class NativeRoutes:
         }
         return json_response(report, 200 if well else 503)
 
+    async def metrics(self, _: Request) -> Response:
+        """Counters for Prometheus."""
+        sessions = self._sessions
+        text = sessions.metrics.text(len(sessions), sessions.limits.max_sessions, sessions.hung, sessions.worker_bytes)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
     def _task(self, body: TaskBody) -> Task:
         self._check_name(body.env)
         return Task(body.env, body.item_id, seed=body.seed, extra=body.extra)
@@ -159,8 +175,12 @@ def _seen(progress: Progress) -> dict[str, Any]:
 
 
 async def _parse(request: Request, model: type[B]) -> B:
+    return _validated(await read_body(request.receive), model)
+
+
+def _validated(body: bytes, model: type[B]) -> B:
     try:
-        return model.model_validate_json(await read_body(request))
+        return model.model_validate_json(body)
     except ValidationError as error:
         reasons = "; ".join(
             f"{'.'.join(map(str, flaw['loc'])) or 'body'}: {flaw['msg']}" for flaw in error.errors()[:5]
@@ -169,7 +189,10 @@ async def _parse(request: Request, model: type[B]) -> B:
 
 
 def _session_id(request: Request) -> int:
-    text = request.path_params["session"]
+    return _number(request.path_params["session"])
+
+
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 16):
         raise Problem(404, "No such session", "a session id is a whole number of at most 16 digits.")
     return int(text)

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, require_safe_host, token_from_environment, url_of
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.envs.service.app import SHUT_DOWN_SECONDS, build_app
 from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.service.world_inline import install_alarm
 from openmanus_rl.errors import UserError
 
 KEEP_ALIVE_SECONDS = 120
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    token = token_from_environment()
+    token = arguments.token or token_from_environment()
     require_safe_host(arguments.host, token)
     if arguments.fd is None:
         listener = listen(arguments.host, arguments.port, "--port")
@@ -60,7 +62,15 @@ def serve(arguments: argparse.Namespace) -> None:
         ),
         spec=arguments.env,
         token=token,
+        inline=True,
     )
+    install_alarm()
+    print(f"{arguments.env} is served at {url_of(listener)}", flush=True)
+    run_app(app, listener)
+
+
+def run_app(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve an application on a socket until a signal."""
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -77,7 +87,6 @@ def serve(arguments: argparse.Namespace) -> None:
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
     )
-    print(f"{arguments.env} is served at {url_of(listener)}", flush=True)
     server.run(sockets=[listener])
 
 
@@ -111,7 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--env", required=True, help="its name, or module:Class for one of your own")
     parser.add_argument("--options", default="{}", help="its options as a JSON object")
-    parser.add_argument("--host", default="127.0.0.1", help=f"other than loopback only with {TOKEN_VARIABLE} set")
+    parser.add_argument("--host", default="127.0.0.1", help="other than loopback only with a token")
+    parser.add_argument("--token", help=f"the bearer token that requests must bear; {TOKEN_VARIABLE} by default")
     parser.add_argument("--port", type=int, default=36001, help="0 takes any free port")
     parser.add_argument("--fd", type=int, help="serve on this listening socket, inherited from the parent")
     parser.add_argument(

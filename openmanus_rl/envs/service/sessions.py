@@ -1,21 +1,29 @@
 """Sessions: who plays which world, for how long, and how far the episode has come.
 
-A session is one world on one thread. It is used by one request at a time, expires when nobody uses it, counts
-against a limit, and ends as failed when its world hangs or crashes, without harm to any other session.
+A session is one world where that runs: on a thread of its own, in a process of its own, or, if its steps are quick and
+the server allows it, on the event loop (`Environment.isolation`). It is used by one request at a time, expires when
+nobody uses it, counts against a limit, and ends as failed when its world hangs or crashes, without harm to any other
+session.
 """
 
 import asyncio
 import inspect
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
+from types import TracebackType
 from typing import Any, TypeVar
 
 from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
+from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
-from openmanus_rl.envs.service.world_thread import WorldCrashed, WorldHung, WorldThread
+from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, act_without_key, start_task
+from openmanus_rl.envs.service.world_inline import InlineWorld
+from openmanus_rl.envs.service.world_process import Nursery, WorldProcess
+from openmanus_rl.envs.service.world_thread import WorldThread
 from openmanus_rl.errors import UserError
 
 T = TypeVar("T")
@@ -54,38 +62,38 @@ class Progress:
 
 
 class Session:
-    """One world on its own thread. Only `Sessions` makes one and lends it out, to one user at a time."""
+    """One world and how far its episode has come. Only `Sessions` makes one and lends it out, to one user at a time."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, runner: Runner, limits: Limits, metrics: Metrics) -> None:
         self.id = secrets.randbits(53)
         self.lock = asyncio.Lock()
-        self.thread = WorldThread()
+        self.runner = runner
         self.last_used = time.monotonic()
-        self.ended = False
-        self.hung = False
+        self.ended: Ending | None = None
+        self._built = False
         self._limits = limits
-        self._world: Environment | None = None
+        self._metrics = metrics
         self._progress: Progress | None = None
         self.instructions = ""
         """What the world told at the last reset."""
 
     async def build(self, world: type[Environment], options: Mapping[str, Any]) -> None:
-        self._world = await self._call(lambda: world(**options), self._limits.start_seconds)
+        await self._answer(self.runner.build(world, options, self._limits.start_seconds))
+        self._built = True
 
     async def reset(self, task: Task) -> Progress:
         """Start the task."""
-        world = self.world
-
-        def start() -> tuple[Progress, str]:
-            observation = world.reset(task)
-            return Progress(observation, world.state_key()), world.instructions()
-
         self._progress = None
-        self._progress, self.instructions = await self._call(start, self._limits.start_seconds)
-        return self.progress
+        started = self.runner.start(partial(start_task, task), self._limits.start_seconds)
+        observation, state_key, self.instructions = await self._answer(started, self._metrics.starts)
+        self._progress = Progress(observation, state_key)
+        return self._progress
 
     async def step(self, action: str, turn: int | None = None) -> tuple[Progress, StepResult]:
-        """Act once. The turn before, repeated, is answered from memory; any other turn but the next is refused."""
+        """Act once. The turn before, repeated, is answered from memory; any other turn but the next is refused.
+
+        Without a turn, as AgentGym's clients step, the state has no key either.
+        """
         before = self.progress
         if turn is not None:
             if before.result is not None and turn == before.turn and action == before.action:
@@ -94,41 +102,30 @@ class Session:
                 raise out_of_order(f"turn {turn} was sent, but the next turn is {before.turn + 1}.")
         if before.done:
             raise out_of_order("the episode is over; reset the session to start another.")
-        world = self.world
-
-        def act() -> tuple[Progress, StepResult]:
-            result = world.step(action)
-            return Progress(result.observation, world.state_key(), before.turn + 1, action, result), result
-
-        progress, result = await self._call(act, self._limits.step_seconds)
-        self._progress = progress
-        return progress, result
+        what = partial(act, action) if turn is not None else partial(act_without_key, action)
+        result, state_key = await self._answer(self.runner.step(what, self._limits.step_seconds), self._metrics.steps)
+        self._progress = Progress(result.observation, state_key, before.turn + 1, action, result)
+        return self._progress, result
 
     async def ask(self, question: Callable[[Environment], T]) -> T:
-        """What the world answers, without acting."""
-        world = self.world
-        return await self._call(lambda: question(world), self._limits.step_seconds)
+        """What the world answers, without acting. The question may have to be picklable: no lambda."""
+        return await self._answer(self.runner.call(question, self._limits.step_seconds))
 
     async def restore(self, snapshot: Any, progress: Progress) -> None:
-        await self.ask(lambda world: world.restore(snapshot))
+        await self.ask(methodcaller("restore", snapshot))
         self._progress = progress
 
-    async def close(self) -> None:
-        """Close the world and end its thread; a world that hangs in it is left behind."""
+    async def close(self, how: Ending = "closed") -> None:
+        """Close the world and what it runs on; a world that hangs in it is left behind."""
         if self.ended:
             return
         try:
-            if self._world is not None:
-                await self._call(self._world.close, self._limits.step_seconds)
+            if self._built:
+                await self.ask(methodcaller("close"))
         finally:
             if not self.ended:
-                self.ended = True
-                self.thread.end()
-
-    @property
-    def world(self) -> Environment:
-        assert self._world is not None, "a session is lent out only after its world is built"
-        return self._world
+                self.ended = how
+                self.runner.end(close_world=False)
 
     @property
     def progress(self) -> Progress:
@@ -136,15 +133,18 @@ class Session:
             raise out_of_order("no task was started; reset the session first.")
         return self._progress
 
-    async def _call(self, function: Callable[[], T], seconds: float) -> T:
+    async def _answer(self, call: Awaitable[T], latency: Latency | None = None) -> T:
+        """The world's answer, or the problem it is for the caller; a world that hung or crashed ends the session."""
+        began = time.perf_counter()
         try:
-            return await self.thread.call(function, seconds)
+            return await call
         except WorldHung as error:
-            self.hung = True
             self._fail()
+            self._metrics.failures["hung"] += 1
             raise Problem(504, "The world hangs", f"{error}; the session has ended.") from error
         except WorldCrashed as error:
             self._fail()
+            self._metrics.failures["crashed"] += 1
             raise Problem(500, "The world failed", f"{error}; the session has ended.") from error
         except NoRoom as error:
             raise busy(str(error)) from error
@@ -154,22 +154,62 @@ class Session:
             raise Problem(501, "The world cannot do that", str(error)) from error
         except EpisodeOver as error:
             raise out_of_order(str(error)) from error
+        finally:
+            if latency is not None:
+                latency.observe(time.perf_counter() - began)
 
     def _fail(self) -> None:
-        self.ended = True
-        self.thread.end(self._world.close if self._world is not None else None)
+        self.ended = "failed"
+        self.runner.end(close_world=True)
+
+
+class _Loan:
+    """A session in the hands of one user; others wait."""
+
+    def __init__(self, sessions: "Sessions", session: Session) -> None:
+        self._sessions = sessions
+        self._session = session
+
+    async def __aenter__(self) -> Session:
+        session = self._session
+        await session.lock.acquire()
+        if session.ended:
+            session.lock.release()
+            raise _unknown(session.id)
+        return session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        session = self._session
+        session.last_used = time.monotonic()
+        if session.ended:
+            self._sessions.forget(session)
+        session.lock.release()
 
 
 class Sessions:
     """All sessions of a server, and the snapshots taken in them."""
 
-    def __init__(self, world: type[Environment], options: Mapping[str, Any], limits: Limits) -> None:
+    def __init__(
+        self,
+        world: type[Environment],
+        options: Mapping[str, Any],
+        limits: Limits,
+        *,
+        source: str | None = None,
+        inline: bool = False,
+    ) -> None:
+        """`source` is by what another process finds the world; `inline` allows quick steps on the event loop."""
         self.world = world
         self.limits = limits
+        self.metrics = Metrics()
         self._options = dict(options)
+        self._inline = inline
+        self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}")
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[int, tuple[Any, Progress]] = {}
-        self._hung_threads: list[WorldThread] = []
+        self._held_up: list[Runner] = []
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -177,21 +217,29 @@ class Sessions:
     @property
     def hung(self) -> int:
         """Threads of ended sessions that a hung world still holds."""
-        self._hung_threads = [thread for thread in self._hung_threads if thread.alive]
-        return len(self._hung_threads)
+        self._held_up = [runner for runner in self._held_up if runner.held_up]
+        return len(self._held_up)
+
+    @property
+    def worker_bytes(self) -> int:
+        """Memory of the worlds that run in processes of their own."""
+        return sum(session.runner.memory_bytes for session in self._sessions.values())
 
     async def open(self, options: Mapping[str, Any] | None = None, task: Task | None = None) -> Session:
         """A new session, with the task started if one is given. `options` go before the server's own."""
         options = options or {}
         if len(self._sessions) >= self.limits.max_sessions:
+            self.metrics.failures["full"] += 1
             raise busy(f"{len(self._sessions)} sessions are open, and no more are allowed.")
         if self.hung >= self.limits.max_hung:
+            self.metrics.failures["full"] += 1
             raise busy(f"{self.hung} worlds hang; the server takes no more sessions until some of them end.")
         refusal = self.refusal(options)
         if refusal:
             raise Problem(422, "The world refuses", refusal)
-        session = Session(self.limits)
+        session = Session(self._runner(), self.limits, self.metrics)
         self._sessions[session.id] = session
+        self.metrics.opened += 1
         async with self.using(session.id):
             try:
                 await session.build(self.world, {**self._options, **options})
@@ -206,30 +254,26 @@ class Sessions:
         """Why the world does not take these options on top of the server's own, or None if it does."""
         return refused_options(self.world, {**self._options, **options})
 
-    @asynccontextmanager
-    async def using(self, session_id: int) -> AsyncIterator[Session]:
+    def using(self, session_id: int) -> _Loan:
         """Lend a session to one user; others wait."""
         session = self._sessions.get(session_id)
         if session is None:
             raise _unknown(session_id)
-        async with session.lock:
-            if session.ended:
-                raise _unknown(session_id)
-            try:
-                yield session
-            finally:
-                session.last_used = time.monotonic()
-                if session.ended:
-                    self._forget(session)
+        return _Loan(self, session)
 
-    async def close(self, session_id: int) -> None:
-        async with self.using(session_id) as session:
-            await session.close()
+    async def close(self, session_id: int, how: Ending = "closed") -> bool:
+        """Whether there was such a session; closing what is not there is fine."""
+        try:
+            async with self.using(session_id) as session:
+                await session.close(how)
+        except NoSuchSession:
+            return False
+        return True
 
     async def snapshot(self, session: Session) -> int:
         """Keep the session's present state under a new id."""
         progress = session.progress
-        snapshot = await session.ask(lambda world: world.snapshot())
+        snapshot = await session.ask(methodcaller("snapshot"))
         snapshot_id = secrets.randbits(53)
         self._snapshots[snapshot_id] = (snapshot, progress)
         while len(self._snapshots) > self.limits.max_snapshots:
@@ -249,19 +293,32 @@ class Sessions:
         while True:
             await asyncio.sleep(min(self.limits.idle_seconds / 4, 5.0))
             too_old = time.monotonic() - self.limits.idle_seconds
-            await self._close_all([s for s in self._sessions.values() if s.last_used < too_old and not s.lock.locked()])
+            unused = [s for s in self._sessions.values() if s.last_used < too_old and not s.lock.locked()]
+            await self._close_all(unused, "expired")
 
     async def shut_down(self, seconds: float) -> None:
         """Close everything within so many seconds; what hangs is left to the end of the process."""
-        await asyncio.wait([asyncio.ensure_future(self._close_all(list(self._sessions.values())))], timeout=seconds)
+        closing = asyncio.ensure_future(self._close_all(list(self._sessions.values()), "closed"))
+        await asyncio.wait([closing], timeout=seconds)
+        await asyncio.to_thread(self._nursery.close)
 
-    async def _close_all(self, sessions: list[Session]) -> None:
-        await asyncio.gather(*(self.close(session.id) for session in sessions), return_exceptions=True)
+    async def _close_all(self, sessions: list[Session], how: Ending) -> None:
+        await asyncio.gather(*(self.close(session.id, how) for session in sessions), return_exceptions=True)
 
-    def _forget(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
+        """A session has ended."""
+        assert session.ended is not None
         del self._sessions[session.id]
-        if session.hung:
-            self._hung_threads.append(session.thread)
+        self.metrics.endings[session.ended] += 1
+        if session.ended == "failed":
+            self._held_up.append(session.runner)
+
+    def _runner(self) -> Runner:
+        if self.world.isolation == "process":
+            return WorldProcess(self._nursery)
+        if self.world.isolation == "inline" and self._inline:
+            return InlineWorld()
+        return WorldThread()
 
 
 def refused_options(world: type[Environment], options: Mapping[str, Any]) -> str | None:
@@ -273,5 +330,11 @@ def refused_options(world: type[Environment], options: Mapping[str, Any]) -> str
     return None
 
 
-def _unknown(session_id: int) -> Problem:
-    return Problem(404, "No such session", f"there is no session {session_id}: it never was, was closed, or expired.")
+class NoSuchSession(Problem):
+    """It never was, was closed, or expired."""
+
+
+def _unknown(session_id: int) -> NoSuchSession:
+    return NoSuchSession(
+        404, "No such session", f"there is no session {session_id}: it never was, was closed, or expired."
+    )

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,38 +14,68 @@ from openmanus_rl.envs.service.problems import Problem
 MAX_BODY_BYTES = 1 << 20
 BODY_SECONDS = 30.0
 
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+# What `json.dumps` makes anew for every call, made once: a step's answer is small, and making it is half of the work.
+_in_pieces: Callable[[Any, int], Iterable[str]] = vars(json.encoder)["c_make_encoder"](
+    None, json.JSONEncoder().default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False
+)
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(receive: Receive) -> bytes:
     """The request's body, if it is of a sane size and comes in a sane time."""
-    body = b""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    late = False
+
+    def give_up() -> None:
+        nonlocal late
+        late = True
+        task.cancel()
+
+    timer = loop.call_later(BODY_SECONDS, give_up)
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise Problem(413, "Too large", f"a request body has at most {MAX_BODY_BYTES} bytes.")
-    except TimeoutError as error:
-        raise Problem(408, "Too slow", f"the body did not arrive within {BODY_SECONDS:g} s.") from error
-    except ClientDisconnect as error:
-        raise Problem(400, "Cut short", "the connection closed before the body was complete.") from error
-    return body
+        return await _read_body(receive)
+    except asyncio.CancelledError:
+        if not late:
+            raise
+        task.uncancel()
+        raise Problem(408, "Too slow", f"the body did not arrive within {BODY_SECONDS:g} s.") from None
+    finally:
+        timer.cancel()
+
+
+async def _read_body(receive: Receive) -> bytes:
+    body: bytes = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "Cut short", "the connection closed before the body was complete.")
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            raise Problem(413, "Too large", f"a request body has at most {MAX_BODY_BYTES} bytes.")
+        if not message.get("more_body"):
+            return body
+
+
+def encode(content: Any) -> bytes:
+    """ASCII JSON. A world's answer that is not JSON (a set, a NaN) is the world's fault, and said so."""
+    try:
+        return "".join(_in_pieces(content, 0)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Problem(500, "The world failed", f"its answer cannot be written as JSON: {error}.") from error
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """ASCII JSON. A world's answer that is not JSON (a set, a NaN) is the world's fault, and said so."""
-    try:
-        body = _encode(content).encode()
-    except (TypeError, ValueError) as error:
-        raise Problem(500, "The world failed", f"its answer cannot be written as JSON: {error}.") from error
-    return Response(body, status, headers, media_type="application/json")
+    return Response(encode(content), status, headers, media_type="application/json")
+
+
+def problem_body(problem: Problem) -> dict[str, Any]:
+    """A problem detail (RFC 9457)."""
+    return {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
 
 
 def problem_response(problem: Problem) -> Response:
-    """A problem detail (RFC 9457)."""
-    body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
-    return Response(json.dumps(body).encode(), problem.status, problem.headers, media_type="application/problem+json")
+    body = json.dumps(problem_body(problem)).encode()
+    return Response(body, problem.status, problem.headers, media_type="application/problem+json")
 
 
 class RequireToken:

@@ -6,42 +6,48 @@ session's calls run on its own thread, one after another. The event loop only wa
 
 import asyncio
 import functools
-import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from openmanus_rl.envs.base import EpisodeOver
-from openmanus_rl.errors import UserError
+from openmanus_rl.envs.base import Environment
+from openmanus_rl.envs.service.runner import Outcome, Runner, WorldHung, outcome_of
 
 T = TypeVar("T")
-Outcome = tuple[Any, BaseException | None]
-
-log = logging.getLogger(__name__)
-
-SPOKEN_ERRORS = (EpisodeOver, UserError, NotImplementedError)
-"""Exceptions by which a world answers a caller; any other is the world's own fault."""
 
 
-class WorldHung(Exception):
-    """The world did not come back in time. Its thread is given up: it ends when the world does."""
-
-
-class WorldCrashed(Exception):
-    """The world raised. The message names the exception's type only: its text may tell the answer to the task."""
-
-
-class WorldThread:
+class WorldThread(Runner):
     """Runs calls one after another on a daemon thread: a hung one keeps neither the loop nor the exit waiting."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="world")
         self._thread.start()
+        self._world: Environment | None = None
 
-    async def call(self, function: Callable[[], T], seconds: float) -> T:
-        """The function's result, or `WorldHung` after so many seconds, or what it raised."""
+    async def build(self, world: type[Environment], options: Mapping[str, Any], seconds: float) -> None:
+        self._world = await self._run(lambda: world(**options), seconds)
+
+    async def call(self, function: Callable[[Environment], T], seconds: float) -> T:
+        return await self._run(functools.partial(function, self.world), seconds)
+
+    def end(self, *, close_world: bool) -> None:
+        """The thread ends once it is free, after closing the world if nobody did: a hung one may come back."""
+        if close_world and self._world is not None:
+            self._jobs.put(functools.partial(outcome_of, self._world.close))
+        self._jobs.put(None)
+
+    @property
+    def held_up(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def world(self) -> Environment:
+        assert self._world is not None, "a world is called only after it is built"
+        return self._world
+
+    async def _run(self, function: Callable[[], T], seconds: float) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
@@ -50,10 +56,10 @@ class WorldThread:
                 future.set_result(outcome)
 
         def work() -> None:
-            loop.call_soon_threadsafe(deliver, _outcome(function))
+            loop.call_soon_threadsafe(deliver, outcome_of(function))
 
         self._jobs.put(work)
-        timer = loop.call_later(seconds, deliver, (None, WorldHung(f"the world did not answer for {seconds:g} s")))
+        timer = loop.call_later(seconds, deliver, (None, WorldHung(seconds)))
         try:
             value, error = await future
         finally:
@@ -62,26 +68,6 @@ class WorldThread:
             raise error
         result: T = value
         return result
-
-    def end(self, last: Callable[[], None] | None = None) -> None:
-        """Let the thread end once it is free, after one last call that nobody waits for."""
-        if last is not None:
-            self._jobs.put(functools.partial(_outcome, last))
-        self._jobs.put(None)
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-
-def _outcome(function: Callable[[], Any]) -> Outcome:
-    try:
-        return function(), None
-    except SPOKEN_ERRORS as error:
-        return None, error
-    except BaseException as error:
-        log.exception("a world raised")
-        return None, WorldCrashed(f"the world raised {type(error).__name__}; the server's log has the details")
 
 
 def _work(jobs: "queue.SimpleQueue[Callable[[], Any] | None]") -> None:

@@ -10,6 +10,7 @@ from openmanus_rl.envs.base import (
     ActionGrammar,
     Environment,
     EpisodeOver,
+    Isolation,
     Observation,
     Split,
     StepResult,
@@ -95,6 +96,7 @@ class TextCraft(Environment):
     )
     success_rule: ClassVar[str] = "the goal item is crafted within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    isolation: ClassVar[Isolation] = "inline"
 
     def __init__(self, min_depth: int = 1, max_depth: int = 4, distractors: int = 8, max_steps: int = 30) -> None:
         if not 1 <= min_depth <= max_depth:

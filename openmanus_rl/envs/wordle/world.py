@@ -10,6 +10,7 @@ from openmanus_rl.envs.base import (
     ActionGrammar,
     Environment,
     EpisodeOver,
+    Isolation,
     Observation,
     Split,
     StepResult,
@@ -57,6 +58,7 @@ class Wordle(Environment):
     grammar: ClassVar[ActionGrammar] = ActionGrammar((ActionForm("c r a n e", r"[a-z](?: [a-z]){4}|[a-z]{5}"),))
     success_rule: ClassVar[str] = "the secret word is guessed within max_guesses guesses"
     score_range: ClassVar[tuple[float, float]] = (-0.3, 1.0)
+    isolation: ClassVar[Isolation] = "inline"
 
     def __init__(
         self, words: int | None = None, max_guesses: int = 6, echo: bool = True, given_guess: bool = False

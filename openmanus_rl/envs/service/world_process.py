@@ -1,0 +1,142 @@
+"""A process per world, for worlds that need a core of their own or may hang beyond help: a process can be killed.
+
+The processes are forked by one helper, the nursery, which has the world's module imported already. A world's process
+ends when the server closes its connection, however the server ends.
+"""
+
+import asyncio
+import functools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from openmanus_rl.envs.base import Environment
+from openmanus_rl.envs.service.framing import UnreadableValue, pack, receive, receive_from
+from openmanus_rl.envs.service.runner import Outcome, Runner, WorldCrashed, WorldHung
+
+T = TypeVar("T")
+
+FORK_SECONDS = 60.0
+"""How long the nursery may take to import the world and fork."""
+
+
+class Nursery:
+    """Starts processes for the worlds of one source (a name, or module:Class), and kills them. May be shared."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def fork(self) -> tuple[int, socket.socket]:
+        """A new process: its id, and the connection to it. Blocks."""
+        ours, theirs = socket.socketpair()
+        with self._lock, theirs:
+            try:
+                control = self._started()
+                socket.send_fds(control, [b"fork"], [theirs.fileno()])
+                return int(receive(control)), ours
+            except (OSError, EOFError) as error:
+                ours.close()
+                self._close()  # the next world starts another
+                raise WorldCrashed(
+                    "the process that starts worlds has ended; the server's log has the details"
+                ) from error
+
+    def kill(self, pid: int) -> None:
+        """End one of its processes at once. It answers for their ids: none is reused before it knows the end."""
+        with self._lock:
+            if self._control is not None:
+                try:
+                    self._control.sendall(str(pid).encode())
+                    receive(self._control)
+                except (OSError, EOFError):
+                    self._close()
+
+    def close(self) -> None:
+        """End the helper and all its worlds."""
+        with self._lock:
+            self._close()
+
+    def _started(self) -> socket.socket:
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            self._control.settimeout(FORK_SECONDS)
+            command = [sys.executable, "-m", "openmanus_rl.envs.service.nursery", self.source, str(theirs.fileno())]
+            paths = os.pathsep.join(filter(None, sys.path))
+            with theirs:
+                self._process = subprocess.Popen(
+                    command,
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, "PYTHONPATH": paths},
+                )
+        return self._control
+
+    def _close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class WorldProcess(Runner):
+    """Runs calls one after another in a process; a hung or dead one is the end of this world only."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._pid: int | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def build(self, world: type[Environment], options: Mapping[str, Any], seconds: float) -> None:
+        self._pid, connection = await asyncio.to_thread(self._nursery.fork)
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=connection)
+        await self._ask(dict(options), seconds)
+
+    async def call(self, function: Callable[[Environment], T], seconds: float) -> T:
+        answer: T = await self._ask(function, seconds)
+        return answer
+
+    def end(self, *, close_world: bool) -> None:
+        """A closed world's process ends by itself when its connection closes; any other is killed."""
+        if self._writer is not None:
+            self._writer.close()
+        if close_world and self._pid is not None:
+            threading.Thread(target=functools.partial(self._nursery.kill, self._pid), daemon=True).start()
+
+    @property
+    def memory_bytes(self) -> int:
+        try:
+            pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    async def _ask(self, what: Any, seconds: float) -> Any:
+        assert self._reader is not None
+        assert self._writer is not None
+        try:
+            async with asyncio.timeout(seconds):
+                self._writer.write(pack(what))
+                await self._writer.drain()
+                outcome: Outcome = await receive_from(self._reader)
+        except TimeoutError as error:
+            raise WorldHung(seconds) from error
+        except UnreadableValue as error:
+            raise WorldCrashed(str(error)) from error
+        except (OSError, EOFError) as error:
+            raise WorldCrashed("the world's process ended; the server's log has the details") from error
+        value, failure = outcome
+        if failure is not None:
+            raise failure
+        return value
