@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from openmanus_rl.envs.base import Environment, Observation, Split, StepResult, Task
 
@@ -92,6 +92,7 @@ def main(spec: str) -> None:
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what a world prints is no answer
     world: Environment | None = None
+    answer: tuple[bool, Any]
     while True:
         try:
             method, arguments = pickle.load(calls)
@@ -110,6 +111,6 @@ def main(spec: str) -> None:
         world.close()
 
 
-def _write(pipe: BinaryIO, message: Any) -> None:
+def _write(pipe: IO[bytes], message: Any) -> None:
     pipe.write(pickle.dumps(message))
     pipe.flush()

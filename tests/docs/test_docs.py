@@ -322,7 +322,7 @@ def test_the_sizes_of_splits_are_those_described():
         assert rows[name] == [str(size) for size in sizes]
 
 
-@pytest.mark.parametrize("name", ["searchqa", "sqlgym", "todo", "weather", "webshop"])
+@pytest.mark.parametrize("name", ["sciworld", "searchqa", "sqlgym", "todo", "weather", "webshop"])
 def test_the_sizes_of_splits_on_a_world_s_page_are_those_it_has(name):
     first = table(section(DOCS / "worlds" / f"{name}.md", "## Items and splits"))[0]
     sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]

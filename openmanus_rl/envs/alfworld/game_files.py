@@ -151,7 +151,7 @@ def _kind(identifier: str) -> str | None:
 def _plain_names(textworld: Any) -> Any:
     """A wrapper of TextWorld's that gives everything its plain name when a game is loaded."""
 
-    class PlainNames(textworld.core.Wrapper):  # type: ignore[misc]
+    class PlainNames(textworld.core.Wrapper):
         def load(self, *arguments: Any, **more: Any) -> None:
             super().load(*arguments, **more)
             infos = self._wrapped_env._game.infos

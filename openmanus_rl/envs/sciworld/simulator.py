@@ -82,6 +82,7 @@ class Simulator:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            cwd=_package(),
             start_new_session=True,
         )
         self._interface = self._trying("the start", lambda: self._connect(gateway, read_seconds))
@@ -154,9 +155,13 @@ class Simulator:
             raise SimulatorFailed(f"the simulator failed in {what}: {type(error).__name__}: {error}") from error
 
 
-def _class_path(gateway: Any) -> str:
+def _package() -> Path:
+    """The directory of the package. The simulator writes a table of its objects to where it runs: there it is already."""
     package = importlib.util.find_spec("scienceworld")
     assert package is not None
     assert package.submodule_search_locations is not None
-    jar = Path(package.submodule_search_locations[0]) / "scienceworld.jar"
-    return os.pathsep.join([gateway.find_jar_path(), str(jar)])
+    return Path(package.submodule_search_locations[0])
+
+
+def _class_path(gateway: Any) -> str:
+    return os.pathsep.join([gateway.find_jar_path(), str(_package() / "scienceworld.jar")])

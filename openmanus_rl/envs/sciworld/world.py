@@ -115,7 +115,7 @@ class SciWorld(Environment):
     def __init__(
         self,
         tasks: Sequence[str] | None = None,
-        max_steps: int = 100,
+        max_steps: int = 200,
         simplifications: str = "",
         simulators: int = 16,
     ) -> None:
