@@ -46,7 +46,7 @@ class Limits:
     """Over all sessions; the oldest is forgotten first."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Progress:
     """Where an episode stands: after `turn` steps, the last of which was `action` and led to `result`."""
 
