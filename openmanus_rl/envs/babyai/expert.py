@@ -104,7 +104,7 @@ class _Planner:
     ) -> Aim | None:
         """Pick up what lies at the end of a way, to bring it to one of some cells if there are any."""
         bring = self._way(fetch[-1], then, banned) or ()
-        keep = {*fetch, *bring}
+        keep = (*fetch, *bring)
         for way in (bring, fetch):
             obstacle = self._obstacle(way)
             if obstacle is not None:
@@ -114,8 +114,8 @@ class _Planner:
     def _free_hands(self, keep: Collection[Cell]) -> Aim | None:
         """Use a key on the door that it was fetched for; put anything else down."""
         for cell in keep:
-            door = self.things.get(cell)
-            if _is_door(door) and door.is_locked and opens(door, self.carrying):
+            thing = self.things.get(cell)
+            if thing is not None and _is_door(thing) and thing.is_locked and opens(thing, self.carrying):
                 way = self._way(self.here, [cell])
                 if way is not None and self._obstacle(way) is None:
                     return Aim("toggle", way)

@@ -49,7 +49,7 @@ def _level_class(name: str) -> tuple[type[Any], dict[str, Any]]:
         raise UserError(
             "babyai needs the package minigrid, which is not installed here.", "openmanus-rl env install babyai"
         ) from error
-    roomgrid_level.print = _say_nothing  # it tells of every mission that it throws away
+    vars(roomgrid_level)["print"] = _say_nothing  # it tells of every mission that it throws away
     spec = next(spec for spec in gymnasium.registry.values() if spec.id.startswith(f"BabyAI-{name}-v"))
     made_by: Any = load_env_creator(str(spec.entry_point))
     return type(f"Blind{name}", (made_by,), {"gen_obs": _no_picture}), dict(spec.kwargs)

@@ -3,23 +3,21 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, ClassVar
 
 from openmanus_rl.envs.babyai.actions import CHECK, Choice, choices
-from openmanus_rl.envs.babyai.expert import expert_choice, knows_a_way
+from openmanus_rl.envs.babyai.expert import expert_choice
 from openmanus_rl.envs.babyai.levels import (
     LEVELS,
     Level,
     actions_asked,
-    can_be_won,
     check_requirements,
-    content_of,
     make_level,
     name_of,
     position,
     things,
 )
+from openmanus_rl.envs.babyai.splits import LETTERS, table
 from openmanus_rl.envs.babyai.view import describe, look
 from openmanus_rl.envs.base import (
     ActionForm,
@@ -31,7 +29,6 @@ from openmanus_rl.envs.base import (
     Split,
     StepResult,
     Task,
-    split_of,
     stable_hash,
 )
 from openmanus_rl.envs.items import item_number, pick
@@ -66,6 +63,7 @@ class _Episode:
     offered: dict[str, Choice] = field(default_factory=dict)
     moves: list[int] = field(default_factory=list)
     turns: int = 0
+    score: float = 0.0
     over: bool = False
 
 
@@ -97,24 +95,18 @@ class BabyAI(Environment):
 
     def instructions(self) -> str:
         return (
-            "Do what the goal says, in rooms with doors and objects. You see what lies before you, and what you can do. "
+            "Do what the goal says, in rooms with doors and objects. You see what lies before you and what you can do. "
             f"Actions, with the names and numbers that you see: {self.grammar.describe()}."
         )
 
     @classmethod
     def item_ids(cls, split: Split, levels: Sequence[str] | None = None, **options: Any) -> Iterator[str]:
-        """The missions of a split that can be won, without end, the levels taking turns."""
-        chosen = set(_check_names(levels))
-        yielded: set[int] = set()
-        for number in count():
-            if LEVELS[number % len(LEVELS)] not in chosen:
-                continue
-            level = _start(number)
-            content = content_of(level)
-            name = stable_hash(content)
-            if split_of(content) == split and name not in yielded and can_be_won(level) and knows_a_way(level):
-                yielded.add(name)
-                yield f"{cls.name}_{number}"
+        """The missions of a split that can be won, the levels taking turns."""
+        chosen = [LEVELS.index(name) for name in _check_names(levels)]
+        for seed, line in enumerate(table()):
+            for place in sorted(chosen):
+                if line[place] == LETTERS[split]:
+                    yield f"{cls.name}_{seed * len(LEVELS) + place}"
 
     def reset(self, task: Task) -> Observation:
         self._begin(task.item_id)
@@ -129,9 +121,15 @@ class BabyAI(Environment):
         truncated = not ended and episode.turns >= self.max_steps
         out_of_moves = ended and reward == 0 and episode.level.step_count >= episode.level.max_steps
         episode.over = ended or truncated
+        episode.score += reward
         return StepResult(
             Observation(text), reward, ended and not out_of_moves, truncated or out_of_moves, reward > 0, info
         )
+
+    @property
+    def score(self) -> float:
+        """The return so far."""
+        return self._episode.score
 
     def state_key(self) -> str:
         """The level, where everything is, and how far the mission has come.
@@ -160,6 +158,7 @@ class BabyAI(Environment):
             "item_id": episode.item_id,
             "moves": list(episode.moves),
             "turns": episode.turns,
+            "score": episode.score,
             "over": episode.over,
         }
 
@@ -168,7 +167,7 @@ class BabyAI(Environment):
         episode = self._episode
         self._move(snapshot["moves"])
         self._seen()
-        episode.turns, episode.over = snapshot["turns"], snapshot["over"]
+        episode.turns, episode.score, episode.over = snapshot["turns"], snapshot["score"], snapshot["over"]
 
     def render(self) -> str:
         """The whole level from above."""
