@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from live_service import call, live_service
@@ -16,6 +18,7 @@ from openmanus_rl.envs.babyai.levels import LEVELS, can_be_won, content_of, make
 from openmanus_rl.envs.babyai.splits import LETTERS, SEEDS, make_table, table
 from openmanus_rl.envs.babyai.view import SIZE, look
 from openmanus_rl.envs.base import SPLITS, EpisodeOver, Task
+from openmanus_rl.envs.check.run import FAST_CHECKS, check_world
 from openmanus_rl.envs.items import seeded
 from openmanus_rl.errors import UserError
 
@@ -270,3 +273,39 @@ def test_agentgyms_routes_answer_with_its_keys():
         assert set(seen) == {"observation", "reward", "score", "done", "deleted"}
         assert seen["observation"] == step["observation"]
         assert [call("POST", f"{url}/close", session).content for _ in range(2)] == [True, False]
+
+
+def test_a_recorded_conversation_gets_answers_of_the_same_shape():
+    """Up to its first close: the recorded server goes on with a session after closing it."""
+    path = Path(__file__).parents[2].parent / "shared" / "transcripts" / "babyai.jsonl"
+    if not path.exists():
+        pytest.skip(f"there is no recorded conversation at {path}")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    ours = {}
+    with live_service(BabyAI) as url:
+        for compared, record in enumerate(records):
+            address = urlsplit(record["url"])
+            body = record["request_json"] and {**record["request_json"], **ours}
+            query = f"?id={ours['id']}" if address.query else ""
+            answer = call(record["method"], f"{url}{address.path}{query}", body)
+            assert answer.status == record["status"]
+            if address.path == "/create":
+                ours = {"id": answer.content["id"]}
+            if address.path == "/close":
+                assert compared > 8
+                break
+            assert {key: json_type(value) for key, value in answer.content.items()} == {
+                key: json_type(value) for key, value in record["response"].items()
+            }
+
+
+def json_type(value):
+    return (
+        "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else type(value).__name__
+    )
+
+
+@pytest.mark.slow
+def test_every_promise_of_a_world_is_kept():
+    results = list(check_world("babyai", checks=FAST_CHECKS, seconds=60.0))
+    assert {result.status for result in results} == {"passed"}
