@@ -137,32 +137,61 @@ def _inside(cell: Cell, size: int) -> bool:
     return 0 <= cell[0] < size and 0 <= cell[1] < size
 
 
-def describe_in_slots(layout: MazeLayout, position: Cell, visited: set[Cell]) -> str:
+_DOUBLE_T: tuple[Cell, ...] = (
+    *((1, column) for column in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11)),
+    *((row, 3) for row in (2, 3, 4, 5)),
+    *((5, column) for column in (4, 5, 6)),
+    *((row, 6) for row in (6, 7)),
+    *((5, column) for column in (7, 8, 9)),
+    *((row, 9) for row in (4, 3, 2)),
+)
+"""The free cells of AgentGym's maze in its order, but for the goal: two T side by side on the arms of a third one."""
+
+
+def double_t_layout(number: int) -> MazeLayout:
+    """AgentGym's maze, game `number`: always the same walls and goal, and another start."""
+    if number >= len(_DOUBLE_T):
+        last = len(_DOUBLE_T) - 1
+        raise UserError(f"maze_{number} is not a task of the layout double_t", f"It has maze_0 to maze_{last}.")
+    goal = (8, 6)
+    free = {*_DOUBLE_T, goal}
+    beside = ((cell, _beside(cell, direction)) for cell in free for direction in DIRECTIONS)
+    return MazeLayout(13, frozenset(pair for pair in beside if pair[1] in free), _DOUBLE_T[number], goal)
+
+
+def describe_in_slots(layout: MazeLayout, position: Cell, visited: set[Cell], full: bool) -> str:
     """`up:open down:seen left:wall right:open goal x+3 y-1`: every word has its place."""
     words = []
     for direction in DIRECTIONS:
         there = layout.neighbour(position, direction)
         words.append(f"{direction}:{'wall' if there is None else 'seen' if there in visited else 'open'}")
+    if not full:
+        return " ".join(words)
     right = layout.goal[1] - position[1]
     upwards = position[0] - layout.goal[0]
     return f"{' '.join(words)} goal x{right:+d} y{upwards:+d}"
 
 
-def describe_in_sentences(layout: MazeLayout, position: Cell, visited: set[Cell]) -> str:
+def describe_in_sentences(layout: MazeLayout, position: Cell, visited: set[Cell], full: bool) -> str:
     """The facts that AgentGym's maze tells, with rows counted from the top and columns from the left."""
-    sides = {"up": "above you", "down": "below you", "left": "to your left", "right": "to your right"}
+    sides = {"right": "to your right", "left": "to your left", "up": "above you", "down": "below you"}
     walls = [side for direction, side in sides.items() if layout.neighbour(position, direction) is None]
+    told = "no walls near you" if not walls else f"{'walls' if len(walls) > 1 else 'a wall'} {', '.join(walls)}"
+    seen = f"There {'is' if len(walls) == 1 else 'are'} {told}."
+    if not full:
+        return seen
     return (
         f"The goal is at position {layout.goal[0]}, {layout.goal[1]}. "
-        f"Your current position is at position {position[0]}, {position[1]}. "
-        + (f"There are walls {', '.join(walls)}." if walls else "There are no walls around you.")
+        f"Your current position is at position {position[0]}, {position[1]}. {seen}"
     )
 
 
-WORDINGS: Mapping[str, Callable[[MazeLayout, Cell, set[Cell]], str]] = {
+WORDINGS: Mapping[str, Callable[[MazeLayout, Cell, set[Cell], bool], str]] = {
     "slots": describe_in_slots,
     "agentgym": describe_in_sentences,
 }
+LAYOUTS = ("random", "double_t")
+OBSERVATIONS = ("full", "partial")
 
 
 @dataclass
@@ -189,7 +218,10 @@ class Maze(Environment):
     what is not an action costs 0.05. After `max_steps` turns the episode is cut.
 
     Options: `size` (cells on a side), `open_walls` (the share of walls opened beyond a perfect maze), `max_steps`,
-    `wording` (`slots`, the line above, or `agentgym`: sentences with absolute rows and columns).
+    `wording` (`slots`, the line above, or `agentgym`: sentences with absolute rows and columns), `observation`
+    (`full`, or `partial`: only the walls around the player, not where the goal is), `layout` (`random`, or `double_t`:
+    AgentGym's one maze with its 25 starts, whatever `size` and `open_walls` say), `penalties` (whether bumps and what
+    is no action cost something; AgentGym's do not).
     """
 
     name: ClassVar[str] = "maze"
@@ -200,7 +232,16 @@ class Maze(Environment):
     score_range: ClassVar[tuple[float, float]] = (-1.6, 1.0)
     isolation: ClassVar[Isolation] = "inline"
 
-    def __init__(self, size: int = 4, open_walls: float = 0.6, max_steps: int = 16, wording: str = "slots") -> None:
+    def __init__(
+        self,
+        size: int = 4,
+        open_walls: float = 0.6,
+        max_steps: int = 16,
+        wording: str = "slots",
+        observation: str = "full",
+        layout: str = "random",
+        penalties: bool = True,
+    ) -> None:
         if not 2 <= size <= 64:
             raise UserError(f"maze: size is {size}", "A maze has 2 to 64 cells on a side.")
         if not 0 <= open_walls <= 1:
@@ -209,10 +250,17 @@ class Maze(Environment):
             raise UserError(f"maze: max_steps is {max_steps}", "An episode needs at least one turn.")
         if wording not in WORDINGS:
             raise UserError(f"maze: there is no wording {wording!r}. {did_you_mean(wording, WORDINGS)}")
+        if observation not in OBSERVATIONS:
+            raise UserError(f"maze: there is no observation {observation!r}. {did_you_mean(observation, OBSERVATIONS)}")
+        if layout not in LAYOUTS:
+            raise UserError(f"maze: there is no layout {layout!r}. {did_you_mean(layout, LAYOUTS)}")
         self.size = size
         self.open_walls = open_walls
         self.max_steps = max_steps
         self.wording = wording
+        self.full = observation == "full"
+        self.layout = layout
+        self.penalties = penalties
         self._present: _Walk | None = None
 
     def instructions(self) -> str:
@@ -224,8 +272,9 @@ class Maze(Environment):
         world = cls(**options)
         yielded: set[int] = set()
         number = last = 0
-        while number - last < _BARREN_RUN:
-            layout = make_layout(number, world.size, world.open_walls)
+        end = len(_DOUBLE_T) if world.layout == "double_t" else None
+        while number - last < _BARREN_RUN and number != end:
+            layout = world._layout_of(f"{cls.name}_{number}")
             name = stable_hash(layout.content)
             if split_of(layout.content) == split and layout.shortest <= world.max_steps and name not in yielded:
                 yielded.add(name)
@@ -295,21 +344,24 @@ class Maze(Environment):
         return self._present
 
     def _layout_of(self, item_id: str) -> MazeLayout:
-        return make_layout(item_number(self.name, item_id), self.size, self.open_walls)
+        number = item_number(self.name, item_id)
+        if self.layout == "double_t":
+            return double_t_layout(number)
+        return make_layout(number, self.size, self.open_walls)
 
     def _move(self, action: str) -> tuple[float, dict[str, Any]]:
         """Walk, if nothing is in the way: the reward, and the reason if the action is none of this world's."""
         walk = self._walk
         match = self.grammar.parse(action)
         if match is None:
-            return INVALID_REWARD, {"invalid": f"not one of {self.grammar.describe()}"}
+            return INVALID_REWARD if self.penalties else 0.0, {"invalid": f"not one of {self.grammar.describe()}"}
         there = walk.layout.neighbour(walk.position, match["direction"].lower())
         if there is None:
-            return BUMP_REWARD, {}
+            return BUMP_REWARD if self.penalties else 0.0, {}
         walk.position = there
         walk.visited.add(there)
         return (GOAL_REWARD if there == walk.layout.goal else 0.0), {}
 
     def _observation(self) -> Observation:
         walk = self._walk
-        return Observation(WORDINGS[self.wording](walk.layout, walk.position, walk.visited))
+        return Observation(WORDINGS[self.wording](walk.layout, walk.position, walk.visited, self.full))

@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from openmanus_rl.envs.base import SPLITS, EpisodeOver, Task
-from openmanus_rl.envs.baselines import baseline_success
+from openmanus_rl.envs.baselines import baseline_success, play
 from openmanus_rl.envs.items import seeded
 from openmanus_rl.envs.maze import DIRECTIONS, Maze, MazeLayout, make_layout
 from openmanus_rl.errors import UserError
@@ -247,3 +247,36 @@ def test_chance_alone_solves_some_mazes_but_not_most():
     random = baseline_success("maze", "random", "test", 512)
     assert random.episodes == 512
     assert 0.25 < random.rate < 0.5
+
+
+def test_a_partial_observation_tells_the_walls_and_not_where_the_goal_is():
+    slots = Maze(observation="partial").reset(Task("maze", "maze_7")).text
+    assert Maze().reset(Task("maze", "maze_7")).text.startswith(f"{slots} goal x")
+    sentences = Maze(observation="partial", wording="agentgym").reset(Task("maze", "maze_7")).text
+    assert sentences.startswith("There ")
+    assert "position" not in sentences
+
+
+def test_agentgyms_own_maze_has_its_walls_its_goal_and_its_25_starts():
+    maze = Maze(layout="double_t", wording="agentgym", max_steps=50, penalties=False)
+    first = maze.reset(Task("maze", "maze_0")).text
+    assert first == (
+        "The goal is at position 8, 6. Your current position is at position 1, 1. "
+        "There are walls to your left, above you, below you."
+    )
+    bump = maze.step("move up")
+    assert (bump.reward, bump.observation.text) == (0.0, first)
+    assert maze.step("nonsense").reward == 0.0
+    assert maze.reset(Task("maze", "maze_5")).text.split(". ")[1] == "Your current position is at position 1, 7"
+    ids = [item_id for split in SPLITS for item_id in Maze.item_ids(split, layout="double_t", max_steps=50)]
+    assert sorted(ids) == sorted(f"maze_{number}" for number in range(25))
+    for item_id in ids:
+        assert play(maze, Task("maze", item_id), lambda world: world.expert_action()).success
+    with pytest.raises(UserError, match="maze_0 to maze_24"):
+        maze.reset(Task("maze", "maze_25"))
+
+
+@pytest.mark.parametrize("options", [{"layout": "t"}, {"observation": "none"}])
+def test_an_unknown_layout_or_observation_is_a_users_mistake(options):
+    with pytest.raises(UserError, match="there is no"):
+        Maze(**options)

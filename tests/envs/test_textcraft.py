@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from openmanus_rl.envs.base import SPLITS, EpisodeOver, Task
-from openmanus_rl.envs.baselines import baseline_success
+from openmanus_rl.envs.baselines import baseline_success, play
 from openmanus_rl.envs.items import seeded
 from openmanus_rl.envs.textcraft import TextCraft
 from openmanus_rl.envs.textcraft.recipes import recipe_table
@@ -284,3 +284,94 @@ def test_chance_alone_crafts_shallow_goals_and_few_deep_ones():
     deep = baseline_success("textcraft", "random", "train", 100, options={"min_depth": 3})
     assert shallow.rate > 0.7
     assert deep.rate < 0.3
+
+
+def shaped(result, pattern, **key):
+    return {"type": "minecraft:crafting_shaped", "pattern": pattern, "key": key, "result": result}
+
+
+RECIPE_FILES = {
+    "oak_planks": {
+        "type": "minecraft:crafting_shapeless",
+        "group": "planks",
+        "ingredients": [{"tag": "minecraft:oak_logs"}],
+        "result": {"item": "minecraft:oak_planks", "count": 4},
+    },
+    "birch_planks": {
+        "type": "minecraft:crafting_shapeless",
+        "group": "planks",
+        "ingredients": [{"tag": "minecraft:birch_logs"}],
+        "result": {"item": "minecraft:birch_planks", "count": 4},
+    },
+    "stick": shaped({"item": "minecraft:stick", "count": 4}, ["#", "#"], **{"#": {"tag": "minecraft:planks"}}),
+    "oak_fence": shaped(
+        {"item": "minecraft:oak_fence", "count": 3},
+        ["W#W", "W#W"],
+        W={"item": "minecraft:oak_planks"},
+        **{"#": [{"item": "minecraft:stick"}, {"item": "minecraft:bamboo"}]},
+    ),
+    "iron_ingot_from_nuggets": shaped("minecraft:iron_ingot", ["###"] * 3, **{"#": {"item": "minecraft:iron_nugget"}}),
+    "iron_nugget": {
+        "type": "crafting_shapeless",
+        "ingredients": ["minecraft:iron_ingot"],
+        "result": {"id": "minecraft:iron_nugget", "count": 9},
+    },
+    "coal": shaped({"item": "minecraft:coal", "count": 9}, ["#"], **{"#": {"item": "minecraft:coal_block"}}),
+    "glass": {"type": "minecraft:smelting", "ingredient": {"item": "minecraft:sand"}, "result": "minecraft:glass"},
+    "music_disc_5": shaped("minecraft:music_disc_5", ["#"], **{"#": {"item": "minecraft:disc_fragment_5"}}),
+}
+
+
+@pytest.fixture
+def recipes_dir(tmp_path):
+    (tmp_path / "recipes").mkdir()
+    for name, recipe in RECIPE_FILES.items():
+        (tmp_path / "recipes" / f"{name}.json").write_text(json.dumps(recipe))
+    return str(tmp_path)
+
+
+def test_recipes_are_read_from_a_directory_of_minecrafts_files(recipes_dir):
+    table = TextCraft(recipes_dir=recipes_dir).table
+    assert [recipe.command for recipe in table.recipes] == [
+        "craft 4 birch planks using 1 birch logs",
+        "craft 1 iron ingot using 9 iron nugget",
+        "craft 3 oak fence using 4 oak planks, 2 stick",
+        "craft 4 oak planks using 1 oak logs",
+        "craft 4 stick using 2 planks",
+    ]
+    assert table.kinds == {"planks": ("birch planks", "oak planks")}
+    assert table.found == {"birch logs", "oak logs", "iron nugget"}
+    assert table.depth("oak fence") == 3
+
+
+def test_any_item_of_a_kind_will_do_and_the_kind_itself_will_not(recipes_dir):
+    world = TextCraft(recipes_dir=recipes_dir, distractors=8)
+    number = world.table.goals.index("stick")
+    first = world.reset(Task("textcraft", f"textcraft_{number}")).text
+    assert "craft 4 stick using 2 planks" in first
+    for action in ("get 1 birch logs", "craft 4 birch planks using 1 birch logs"):
+        world.step(action)
+    assert (
+        world.step("craft 4 stick using 2 planks").observation.text
+        == "Could not craft stick: that command is not listed"
+    )
+    assert world.step("get 2 planks").observation.text == "Could not find planks"
+    assert world.step("craft 4 stick using 2 birch planks").success
+
+
+def test_the_expert_and_chance_follow_kinds(recipes_dir):
+    world = TextCraft(recipes_dir=recipes_dir)
+    listed = [item_id for split in SPLITS for item_id in TextCraft.item_ids(split, recipes_dir=recipes_dir)]
+    assert len(listed) == 5
+    for item_id in listed:
+        assert play(world, Task("textcraft", item_id), lambda world: world.expert_action()).success
+        chance = seeded(item_id)
+        play(world, Task("textcraft", item_id), lambda world, chance=chance: world.random_action(chance.random()))
+
+
+def test_a_directory_without_recipes_or_with_a_broken_one_is_a_users_mistake(tmp_path):
+    with pytest.raises(UserError, match="no recipe files"):
+        TextCraft(recipes_dir=str(tmp_path))
+    (tmp_path / "odd.json").write_text('{"type": "minecraft:crafting_shaped", "pattern": ["#"]}')
+    with pytest.raises(UserError, match="odd.json is not a recipe"):
+        TextCraft(recipes_dir=str(tmp_path))

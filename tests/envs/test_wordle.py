@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, islice, product
 
 import pytest
 
@@ -241,3 +241,42 @@ def test_tasks_with_a_given_guess_are_all_pairs_of_two_words_and_in_one_split_ea
 def test_a_given_guess_that_is_the_secret_or_no_word_of_the_game_is_refused(item_id):
     with pytest.raises(UserError, match="not a task of this game"):
         Wordle(words=8).reset(Task("wordle", item_id))
+
+
+def test_a_word_list_of_ones_own_is_played_in_its_order(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("Zebra\napple\ntoo\nlonger\napple\nmango\n")
+    world = Wordle(word_list=str(path))
+    assert world.words == ("zebra", "apple", "mango")
+    world.reset(Task("wordle", "wordle_2"))
+    assert world.step("m a n g o").success
+    assert Wordle(word_list=str(path), words=2).words == ("zebra", "apple")
+    listed = [item_id for split in SPLITS for item_id in Wordle.item_ids(split, word_list=str(path))]
+    assert sorted(listed) == ["wordle_0", "wordle_1", "wordle_2"]
+
+
+def test_a_list_longer_than_ten_thousand_words_has_room_for_all_its_items(tmp_path):
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(word) for word in islice(product(letters, repeat=5), 10_050)]
+    path = tmp_path / "words.txt"
+    path.write_text("\n".join(words))
+    world = Wordle(word_list=str(path))
+    world.reset(Task("wordle", "wordle_10049"))
+    assert world.step(words[10_049]).success
+    assert words[0] in world.reset(Task("wordle", "wordle_1000005")).text.replace(":b", "").replace(":y", "").replace(
+        ":g", ""
+    ).replace(" ", "")
+
+
+def test_a_word_list_that_is_missing_or_empty_is_a_users_mistake(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        Wordle(word_list=str(tmp_path / "none.txt"))
+    (tmp_path / "few.txt").write_text("word\n")
+    with pytest.raises(UserError, match="0 words of five letters"):
+        Wordle(word_list=str(tmp_path / "few.txt"))
+
+
+def test_without_penalties_what_is_no_word_costs_a_guess_only():
+    world = Wordle(penalties=False)
+    world.reset(Task("wordle", "wordle_0"))
+    assert (world.step("xxxxx").reward, world.step("no").reward) == (0.0, 0.0)

@@ -26,6 +26,8 @@ class Plan:
 
     goal: str
     recipes: Mapping[str, Recipe]
+    listed: Mapping[str, Recipe]
+    """The same recipes as they are shown, where kinds of items are not settled yet."""
     table: RecipeTable
 
     def next_action(self, inventory: Mapping[str, int]) -> Get | Recipe:
@@ -63,14 +65,19 @@ class Plan:
 def make_plan(goal: str, table: RecipeTable, chance: random.Random) -> Plan:
     """A plan along shallowest recipes; chance decides between equally shallow ones."""
     recipes: dict[str, Recipe] = {}
+    listed: dict[str, Recipe] = {}
     wanted = [goal]
     while wanted:
         item = wanted.pop()
         if item in recipes or item in table.found:
             continue
-        recipes[item] = pick(table.shallowest(item), chance.random())
+        listed[item] = pick(table.shallowest(item), chance.random())
+        ways = table.settled(listed[item])
+        least = min(map(table.recipe_depth, ways))
+        shallow = [way for way in ways if table.recipe_depth(way) == least]
+        recipes[item] = pick(shallow, chance.random()) if len(ways) > 1 else ways[0]
         wanted += [name for name, _ in recipes[item].ingredients]
-    return Plan(goal, recipes, table)
+    return Plan(goal, recipes, listed, table)
 
 
 def apply(action: Get | Recipe, inventory: dict[str, int]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from itertools import product
 
 COUNT = r"[1-9][0-9]{0,3}"
 ITEM = r"[a-z]+(?: [a-z]+)*"
@@ -53,10 +54,14 @@ def recipe_of(match: re.Match[str]) -> Recipe:
 
 
 class RecipeTable:
-    """All recipes of the game: by the item they make (`by_item`), and by any item they make or use (`touching`)."""
+    """All recipes of the game: by the item they make (`by_item`), and by any item they make or use (`touching`).
 
-    def __init__(self, recipes: Sequence[Recipe]) -> None:
+    `kinds` are names that stand for any of some items in a recipe: `planks` for oak planks, birch planks and others.
+    """
+
+    def __init__(self, recipes: Sequence[Recipe], kinds: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.recipes = tuple(recipes)
+        self.kinds = kinds or {}
         self.by_item: dict[str, list[Recipe]] = {}
         self.touching: dict[str, list[Recipe]] = {}
         for recipe in recipes:
@@ -64,11 +69,13 @@ class RecipeTable:
             for name in recipe.items:
                 self.touching.setdefault(name, []).append(recipe)
         self.goals = tuple(sorted(self.by_item))
-        self.found = set(self.touching) - set(self.by_item)
+        self.found = set(self.touching) - set(self.by_item) - set(self.kinds)
         self._depths = dict.fromkeys(self.found, 0)
 
     def depth(self, item: str) -> int:
-        """How many crafts in a row the item needs at least; 0 for what is found."""
+        """How many crafts in a row the item, or any of a kind, needs at least; 0 for what is found."""
+        if item in self.kinds:
+            return min(self.depth(name) for name in self.kinds[item])
         if item not in self._depths:
             self._depths[item] = min(self.recipe_depth(recipe) for recipe in self.by_item[item])
         return self._depths[item]
@@ -79,6 +86,13 @@ class RecipeTable:
     def shallowest(self, item: str) -> list[Recipe]:
         """The recipes for an item that need the fewest crafts in a row."""
         return [recipe for recipe in self.by_item[item] if self.recipe_depth(recipe) == self.depth(item)]
+
+    def settled(self, recipe: Recipe) -> list[Recipe]:
+        """The ways to follow a recipe, with one item for each kind in it; a recipe without kinds is its only way."""
+        if not any(name in self.kinds for name, _ in recipe.ingredients):
+            return [recipe]
+        choices = [[(item, count) for item in self.kinds.get(name, (name,))] for name, count in recipe.ingredients]
+        return [Recipe(recipe.item, recipe.count, tuple(sorted(parts))) for parts in product(*choices)]
 
 
 @lru_cache

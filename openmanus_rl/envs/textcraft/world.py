@@ -19,7 +19,8 @@ from openmanus_rl.envs.base import (
 )
 from openmanus_rl.envs.items import item_number, pick, seeded, shuffled
 from openmanus_rl.envs.textcraft.planner import Get, Plan, apply, make_plan
-from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, recipe_of, recipe_table
+from openmanus_rl.envs.textcraft.recipe_files import recipes_in
+from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, RecipeTable, recipe_of, recipe_table
 from openmanus_rl.errors import UserError
 
 
@@ -39,27 +40,27 @@ class CraftingTask:
         return f"Crafting commands:\n{commands}\n\nGoal: craft {self.goal}."
 
 
-def make_task(number: int, distractors: int) -> CraftingTask:
+def make_task(number: int, distractors: int, table: RecipeTable | None = None) -> CraftingTask:
     """Task `number`: the goals in order, then all of them again as new variants with other recipes and distractors."""
-    plan = plan_of(number)
+    plan = plan_of(number, table or recipe_table())
     chance = seeded(f"textcraft shown {number}")
-    shown = [*plan.recipes.values(), *needless_recipes(plan, distractors, chance)]
+    shown = [*plan.listed.values(), *needless_recipes(plan, distractors, chance)]
     return CraftingTask(plan, tuple(shuffled(shown, chance)))
 
 
-def plan_of(number: int) -> Plan:
+def plan_of(number: int, table: RecipeTable) -> Plan:
     """The plan whose recipes task `number` shows."""
-    table = recipe_table()
     return make_plan(table.goals[number % len(table.goals)], table, seeded(f"textcraft plan {number}"))
 
 
 def needless_recipes(plan: Plan, count: int, chance: random.Random) -> list[Recipe]:
     """Recipes that make or use something of the plan, without being part of it; any others where those are too few."""
-    table = recipe_table()
-    needed = {recipe.command for recipe in plan.recipes.values()}
-    touched = {name for recipe in plan.recipes.values() for name in recipe.items}
+    table = plan.table
+    needed = {recipe.command for recipe in plan.listed.values()}
+    touched = {name for recipe in plan.listed.values() for name in recipe.items}
     related = {recipe.command: recipe for name in sorted(touched) for recipe in table.touching[name]}
     chosen = {command: related[command] for command in shuffled(sorted(related.keys() - needed), chance)[:count]}
+    count = min(count, len(table.recipes) - len(needed))
     while len(chosen) < count:
         recipe = pick(table.recipes, chance.random())
         if recipe.command not in needed:
@@ -83,7 +84,9 @@ class TextCraft(Environment):
     goal pays 1 and ends the episode; nothing else pays or costs. After `max_steps` turns the episode is cut.
 
     Options: `min_depth` and `max_depth` (how many crafts in a row a goal needs), `distractors` (how many commands are
-    listed that the goal does not need), `max_steps`.
+    listed that the goal does not need), `max_steps`, `recipes_dir` (a directory of Minecraft's recipe files, such as
+    AgentGym's, in place of the recipes here). Such recipes may name a kind of items: `craft 4 stick using 2 planks` is
+    done with one sort of planks, `craft 4 stick using 2 oak planks`.
     """
 
     name: ClassVar[str] = "textcraft"
@@ -98,7 +101,14 @@ class TextCraft(Environment):
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     isolation: ClassVar[Isolation] = "inline"
 
-    def __init__(self, min_depth: int = 1, max_depth: int = 4, distractors: int = 8, max_steps: int = 30) -> None:
+    def __init__(
+        self,
+        min_depth: int = 1,
+        max_depth: int = 4,
+        distractors: int = 8,
+        max_steps: int = 30,
+        recipes_dir: str | None = None,
+    ) -> None:
         if not 1 <= min_depth <= max_depth:
             raise UserError(
                 f"textcraft: min_depth is {min_depth} and max_depth is {max_depth}",
@@ -112,6 +122,7 @@ class TextCraft(Environment):
         self.max_depth = max_depth
         self.distractors = distractors
         self.max_steps = max_steps
+        self.table = recipe_table() if recipes_dir is None else recipes_in(recipes_dir)
         self._present: _Session | None = None
 
     def instructions(self) -> str:
@@ -121,10 +132,10 @@ class TextCraft(Environment):
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """One item for each goal of the split that lies between the depths and can be crafted in `max_steps`."""
         world = cls(**options)
-        table = recipe_table()
+        table = world.table
         for number, goal in enumerate(table.goals):
             right_depth = world.min_depth <= table.depth(goal) <= world.max_depth
-            if split_of(goal) == split and right_depth and plan_of(number).turns() <= world.max_steps:
+            if split_of(goal) == split and right_depth and plan_of(number, table).turns() <= world.max_steps:
                 yield f"{cls.name}_{number}"
 
     def reset(self, task: Task) -> Observation:
@@ -152,9 +163,10 @@ class TextCraft(Environment):
     def random_action(self, uniform: float) -> str:
         """Any amount of a found item that a listed command asks for, any command that can be crafted, or a look."""
         shown, inventory = self._task.shown, self._session.inventory
-        found = recipe_table().found
+        found = self.table.found
         gets = [Get(name, count).command for recipe in shown for name, count in recipe.ingredients if name in found]
-        crafts = [recipe.command for recipe in shown if not recipe.missing(inventory)]
+        ways = [way for recipe in shown for way in self.table.settled(recipe)]
+        crafts = [way.command for way in ways if not way.missing(inventory)]
         return pick(["inventory", *dict.fromkeys(gets), *crafts], uniform)
 
     def snapshot(self) -> dict[str, Any]:
@@ -174,7 +186,7 @@ class TextCraft(Environment):
         return self._present
 
     def _begin(self, item_id: str) -> None:
-        self._task = make_task(item_number(self.name, item_id), self.distractors)
+        self._task = make_task(item_number(self.name, item_id), self.distractors, self.table)
         self._present = _Session(item_id)
 
     def _act(self, action: str) -> tuple[str, dict[str, Any]]:
@@ -190,7 +202,7 @@ class TextCraft(Environment):
         return self._look(), {}
 
     def _craft(self, recipe: Recipe) -> str:
-        if recipe not in self._task.shown:
+        if not any(recipe in self.table.settled(listed) for listed in self._task.shown):
             return f"Could not craft {recipe.item}: that command is not listed"
         missing = recipe.missing(self._session.inventory)
         if missing:
@@ -200,7 +212,7 @@ class TextCraft(Environment):
         return f"Crafted {recipe.count} minecraft:{recipe.item.replace(' ', '_')}"
 
     def _get(self, get: Get) -> str:
-        if get.item not in recipe_table().found:
+        if get.item not in self.table.found:
             return f"Could not find {get.item}"
         apply(get, self._session.inventory)
         return f"Got {get.count} {get.item}"

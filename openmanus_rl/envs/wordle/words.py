@@ -4,13 +4,16 @@
 N lines are a sensible small game.
 """
 
+import re
 from collections import Counter
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 
 from openmanus_rl.errors import UserError
 
 GREEN, YELLOW, BLACK = "g", "y", "b"
+LONGEST_LIST = 100_000
 
 History = tuple[tuple[str, str], ...]
 """Guesses and their colours, oldest first."""
@@ -22,9 +25,25 @@ def word_list() -> tuple[str, ...]:
     return tuple((files(__package__) / "words.txt").read_text(encoding="utf-8").split())
 
 
-def first_words(count: int | None) -> tuple[str, ...]:
-    """The first `count` words, or all of them for None."""
-    words = word_list()
+@lru_cache
+def words_in(path: str) -> tuple[str, ...]:
+    """The words of a file, in its order: one of five letters a line; a line of other words is not for this game."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").lower().split()
+    except OSError as error:
+        raise UserError(f"wordle: the word list {path} cannot be read: {error.strerror}") from error
+    words = tuple(dict.fromkeys(word for word in lines if re.fullmatch("[a-z]{5}", word)))
+    if not 2 <= len(words) < LONGEST_LIST:
+        raise UserError(
+            f"wordle: {path} has {len(words)} words of five letters",
+            f"A game needs 2 to {LONGEST_LIST - 1}, one a line.",
+        )
+    return words
+
+
+def first_words(count: int | None, path: str | None = None) -> tuple[str, ...]:
+    """The first `count` words, or all of them for None, of the committed list or that at `path`."""
+    words = word_list() if path is None else words_in(path)
     if count is None:
         return words
     if not 2 <= count <= len(words):

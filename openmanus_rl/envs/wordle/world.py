@@ -24,8 +24,8 @@ from openmanus_rl.errors import UserError
 SOLVED_REWARD = 1.0
 INVALID_REWARD = -0.05
 
-GIVEN = 10_000
-"""Item numbers from here on carry a given guess; the list will stay shorter."""
+GIVEN, GIVEN_OF_LONG_LIST = 10_000, 1_000_000
+"""Item numbers from here on carry a given guess; the committed list stays shorter, a file of one's own may not."""
 
 
 @dataclass
@@ -50,8 +50,9 @@ class Wordle(Environment):
     costs none: item 10,000 × (1 + g) + n is word n after a guess of word g.
 
     Options: `words` (play with the first N words of the list only, as secrets and as guesses; None: all),
-    `max_guesses`, `echo`, `given_guess` (the tasks of a split are those with a guess given). The secret is never shown,
-    not even at the end.
+    `max_guesses`, `echo`, `given_guess` (the tasks of a split are those with a guess given), `word_list` (the path of
+    another list, one word a line), `penalties` (whether what is no word costs something; AgentGym's does not). The
+    secret is never shown, not even at the end.
     """
 
     name: ClassVar[str] = "wordle"
@@ -61,11 +62,18 @@ class Wordle(Environment):
     isolation: ClassVar[Isolation] = "inline"
 
     def __init__(
-        self, words: int | None = None, max_guesses: int = 6, echo: bool = True, given_guess: bool = False
+        self,
+        words: int | None = None,
+        max_guesses: int = 6,
+        echo: bool = True,
+        given_guess: bool = False,
+        word_list: str | None = None,
+        penalties: bool = True,
     ) -> None:
         if max_guesses < 1:
             raise UserError(f"wordle: max_guesses is {max_guesses}", "A game needs at least one guess.")
-        self.words = first_words(words)
+        self.words = first_words(words, word_list)
+        self.penalties = penalties
         self.max_guesses = max_guesses
         self.echo = echo
         self.given_guess = given_guess
@@ -85,7 +93,7 @@ class Wordle(Environment):
         for given, secret in product(givens, range(len(world.words))):
             content = f"{world.words[given - 1]} {world.words[secret]}" if given else world.words[secret]
             if given - 1 != secret and split_of(content) == split:
-                yield f"{cls.name}_{given * GIVEN + secret}"
+                yield f"{cls.name}_{given * world._given_from + secret}"
 
     def reset(self, task: Task) -> Observation:
         secret, guess = self._task_of(task.item_id)
@@ -105,8 +113,9 @@ class Wordle(Environment):
         if guess not in self.words:
             game.over = game.used >= self.max_guesses
             why = "not a word of the list" if guess else "not five letters"
+            reward = INVALID_REWARD if self.penalties else 0.0
             return StepResult(
-                Observation("invalid word"), INVALID_REWARD, game.over, False, success=False, info={"invalid": why}
+                Observation("invalid word"), reward, game.over, False, success=False, info={"invalid": why}
             )
         secret, _ = self._task_of(game.item_id)
         colours = colours_of(guess, secret)
@@ -150,9 +159,13 @@ class Wordle(Environment):
             raise EpisodeOver("wordle: no game has begun; call reset")
         return self._present
 
+    @property
+    def _given_from(self) -> int:
+        return GIVEN if len(self.words) <= GIVEN else GIVEN_OF_LONG_LIST
+
     def _task_of(self, item_id: str) -> tuple[str, str | None]:
         """The secret, and the guess that is given with it."""
-        given, secret = divmod(item_number(self.name, item_id), GIVEN)
+        given, secret = divmod(item_number(self.name, item_id), self._given_from)
         if max(secret, given - 1) >= len(self.words) or secret == given - 1:
             raise UserError(
                 f"{item_id} is not a task of this game",
