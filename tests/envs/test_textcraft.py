@@ -373,5 +373,5 @@ def test_a_directory_without_recipes_or_with_a_broken_one_is_a_users_mistake(tmp
     with pytest.raises(UserError, match="no recipe files"):
         TextCraft(recipes_dir=str(tmp_path))
     (tmp_path / "odd.json").write_text('{"type": "minecraft:crafting_shaped", "pattern": ["#"]}')
-    with pytest.raises(UserError, match="odd.json is not a recipe"):
+    with pytest.raises(UserError, match=r"odd\.json is not a recipe"):
         TextCraft(recipes_dir=str(tmp_path))
