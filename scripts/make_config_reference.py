@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from openmanus_rl.algorithms.registry import ESTIMATORS, LOSSES, EstimatorEntry, LossEntry
+from openmanus_rl.config.load import section_by_name
 from openmanus_rl.config.schema import RunConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
@@ -66,11 +67,13 @@ def _table(title: str, section: type[BaseModel], prefix: str) -> str:
 def _keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
     """Dotted keys in the order of the schema, those of inner sections in their place."""
     for name, field in section.model_fields.items():
-        inner = _as_section(field)
-        if inner is None:
-            yield f"{prefix}{name}", field
-        else:
+        inner, by_name = _as_section(field), section_by_name(field.annotation)
+        if inner is not None:
             yield from _keys(inner, f"{prefix}{name}.")
+        elif by_name is not None:
+            yield from _keys(by_name, f"{prefix}{name}.NAME.")
+        else:
+            yield f"{prefix}{name}", field
 
 
 def _as_section(field: FieldInfo) -> type[BaseModel] | None:

@@ -65,7 +65,7 @@ class CliProcess:
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 90) -> Result:
+    def wait(self, seconds: float = 240) -> Result:
         self.process.join(seconds)
         assert self.process.exitcode is not None, f"still running after {seconds} s"
         return Result(self.process.exitcode, self.out, self.err)
@@ -74,7 +74,7 @@ class CliProcess:
         """Kill it if it still runs, after it has said where it is."""
         if self.process.exitcode is None:
             self.send(signal.SIGUSR1)
-            self.process.join(0.5)
+            self.process.join(2)
             self.process.kill()
             self.process.join()
 

@@ -8,12 +8,34 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from cli_process import CliProcess, Result
+from hypothesis import HealthCheck, settings
 from tiny_runs import TinyPlace
+
+# The same examples every time, however long one takes.
+settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("steady")
 
 
 def pytest_configure():
     """A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start with them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _forget_where_the_tests_run()
+
+
+def _forget_where_the_tests_run():
+    """No test depends on a terminal's width and colours, on a proxy, or on a token or Ray cluster of the user's."""
+    os.environ["COLUMNS"] = "80"
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
+    for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS"):
+        os.environ.pop(name, None)
+    for name in ("OPENMANUS_RL_ENV_TOKEN", "RAY_ADDRESS"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -69,8 +69,10 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def steps_of(run: Path) -> list[int]:
-    """The steps in the run's metrics, in the order of the file."""
-    return [line["step"] for line in json_lines(run / "metrics.jsonl")]
+    """The steps in the run's metrics, in the order of the file; a line that is being written does not count."""
+    path = run / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
 
 
 def drawn_tasks(run: Path, steps: Sequence[int]) -> list[str]:
@@ -86,6 +88,10 @@ def drawn_tasks(run: Path, steps: Sequence[int]) -> list[str]:
 def played_tokens(path: Path) -> list[tuple[str, list[list[int]]]]:
     """The tokens of every episode of a file."""
     return [(episode["item_id"], [part["ids"] for part in episode["segments"]]) for episode in json_lines(path)]
+
+
+PATIENCE = 240.0
+"""Seconds that a test waits for what takes a few: the machine may be slow, busy, or stand still for a while."""
 
 
 def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> None:

@@ -28,6 +28,11 @@ class StopReason(StrEnum):
     ENGINE_FAILURE = "engine_failure"
     ABORTED = "aborted"
 
+    @classmethod
+    def failures(cls) -> "list[StopReason]":
+        """The ends that make an episode no sample."""
+        return [reason for reason in cls if not reason.is_sample]
+
     @property
     def is_sample(self) -> bool:
         """Whether the episode may be trained on and counted: a failed episode is not a sample."""
@@ -94,6 +99,8 @@ class Episode:
     """What broke, where `stop_reason` is a failure."""
     scores: dict[str, float] = field(default_factory=dict)
     """What the score functions said."""
+    failed_tries: list[StopReason] = field(default_factory=list)
+    """Why it was played again, once for each try before this one."""
 
     @property
     def turns(self) -> list[Turn]:

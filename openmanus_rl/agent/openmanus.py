@@ -200,11 +200,13 @@ class OpenManusAgent:
 
     async def _play_with_retries(self, request: EpisodeRequest) -> Episode:
         """Play until it is a sample or the retries are spent; each try has a session and a deadline of its own."""
-        for _ in range(self.limits.retries + 1):
+        failed_tries: list[StopReason] = []
+        while True:
             episode = await self._try(request)
-            if episode.stop_reason.is_sample:
-                break
-        return episode
+            episode.failed_tries = failed_tries
+            if episode.stop_reason.is_sample or len(failed_tries) == self.limits.retries:
+                return episode
+            failed_tries.append(episode.stop_reason)
 
     async def _try(self, request: EpisodeRequest) -> Episode:
         failed = Episode(request.task, request.group, request.sample, request.seed)

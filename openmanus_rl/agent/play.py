@@ -9,7 +9,7 @@ from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task, stable_hash
 from openmanus_rl.envs.client.base import EnvironmentClient, Handle
 from openmanus_rl.errors import UserError
-from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
+from openmanus_rl.inference.base import Completion, EngineLost, FinishReason, InferenceEngine, SamplingParams
 from openmanus_rl.models.chat import ChatRenderer
 
 CUT_MARK = " … "
@@ -155,8 +155,8 @@ async def _generate(
             session=session,
             deadline=deadline,
         )
-    except UserError:
-        raise
+    except (UserError, EngineLost):
+        raise  # no other try of this episode would fare better
     except Exception as error:
         raise EngineFailure(f"{type(error).__name__}: {error}") from error
     turn = Turn(

@@ -39,6 +39,7 @@ def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
         "return": episode.episode_return,
         "scores": episode.scores,
         "failure": episode.failure,
+        "failed_tries": [reason.value for reason in episode.failed_tries],
         "turns": [
             _turn_to_dict(turn, index) for index, segment in enumerate(episode.segments) for turn in segment.turns
         ],
@@ -71,6 +72,7 @@ def episode_from_dict(record: Mapping[str, Any]) -> Episode:
         success=record["success"],
         failure=record["failure"],
         scores=record["scores"],
+        failed_tries=[StopReason(reason) for reason in record["failed_tries"]],
     )
 
 

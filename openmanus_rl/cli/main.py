@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, play, replay, train
+from openmanus_rl.cli import data, env, evaluation, models, play, replay, train
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -25,6 +25,7 @@ app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
 
 
 def main() -> None:
@@ -43,7 +44,8 @@ def main() -> None:
         raise
 
 
-_OF_TRAINING = {"torch", "transformers", "tokenizers", "safetensors", "tensordict", "numpy", "pyarrow", "matplotlib"}
+_OF_MODELS = {"torch", "transformers", "tokenizers", "safetensors", "gguf", "peft"}
+_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib"}
 """What the package goes without where only worlds are served."""
 
 

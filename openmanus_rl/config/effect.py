@@ -25,10 +25,13 @@ def check_used(given: Iterable[str], verb: str) -> None:
 
 
 _FINE_TUNING = (
-    "model.*",
+    "model.path",
+    "model.tiny.*",
+    "model.max_context",
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
+    "trainer.cache_dir",
     "trainer.seed",
     "trainer.threads",
 )
@@ -51,12 +54,16 @@ USED_BY = {
         "data.validation_*",
         "model.max_context",
         "agent.*",
+        "rollout.engine",
+        "rollout.vllm.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
         "rollout.validation_temperature",
         "algorithm.reward_score_fn",
+        "trainer.cache_dir",
         "trainer.seed",
+        "trainer.deterministic",
         "trainer.threads",
     ),
     "eval --policy": (*_WORLD, "data.validation_tasks", "trainer.seed"),
@@ -91,6 +98,15 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             idle += ["demonstrations", "error_rate"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
+    if config.rollout.engine != "vllm":
+        rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
+    if not config.model.lora.rank:
+        for name in ("alpha", "dropout", "target_modules"):
+            rules.append((f"model.lora.{name}", "model.lora.rank=0: there are no adapters", "set model.lora.rank"))
+    if config.trainer.executor != "ray":
+        executor = f"trainer.executor={config.trainer.executor}"
+        rules.append(("cluster.*", executor, "set trainer.executor=ray"))
+        rules.append(("trainer.max_restarts", executor, "set trainer.executor=ray"))
     if config.env.urls:
         rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
         rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -48,6 +48,16 @@ def unknown_keys(tree: Any, model: type[BaseModel], prefix: str = "") -> Iterato
         inner = model.model_fields[key].annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from unknown_keys(value, inner, f"{dotted}.")
+        elif (section := section_by_name(inner)) and isinstance(value, dict):
+            for name, entries in value.items():
+                yield from unknown_keys(entries, section, f"{dotted}.{name}.")
+
+
+def section_by_name(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field such as `cluster.pools` holds under names of the user's own."""
+    arguments = get_args(annotation) if get_origin(annotation) is dict else ()
+    section = arguments[1] if arguments else None
+    return section if isinstance(section, type) and issubclass(section, BaseModel) else None
 
 
 def override_keys(overrides: Sequence[str]) -> list[str]:

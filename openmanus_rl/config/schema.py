@@ -57,7 +57,7 @@ class LoraConfig(Config):
 
     rank: int = Field(0, ge=0)
     """Rank of the adapters; 0: none, all weights train."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: int = Field(32, gt=0)
     """Their output is scaled by alpha / rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of an adapter's inputs that are dropped in training."""
@@ -136,7 +136,7 @@ class RolloutConfig(Config):
     """What samples: an engine on torch that shares the actor's weights where it can, or vLLM."""
     vllm: VllmConfig = VllmConfig()
     canary_tolerance: float | None = Field(None, gt=0)
-    """Largest difference of log-probs between engine and trainer after new weights; unset: 1e-3 in float32, else 0.5."""
+    """Largest difference of log-probs between engine and trainer after a sync; unset: 1e-3, or 0.5 below float32."""
     tasks_per_step: int = Field(32, ge=1)
     """Tasks drawn for a step."""
     group_size: int = Field(4, ge=1)
@@ -285,14 +285,14 @@ class PoolConfig(Config):
 
 
 class ClusterConfig(Config):
-    """With executor=ray: which processes there are, and which role lives where."""
+    """With executor=ray: which processes there are (one pool, `main`, if none is named), and which role lives where."""
 
     address: str = "local"
     """`local` starts Ray on this machine for this run; `auto` or host:port joins a cluster that runs."""
     pools: dict[str, PoolConfig] = Field(default_factory=lambda: {"main": PoolConfig()})
     """Pools by name, e.g. cluster.pools.main.ranks_per_node=2."""
     roles: dict[str, str] = Field(default_factory=dict)
-    """Pool of a role (actor, critic, reference, rollout), e.g. cluster.roles.rollout=sampling; unset: the first pool."""
+    """Pool of a role (actor, critic, reference, rollout), e.g. cluster.roles.rollout=sampling; unset: the first one."""
     start_timeout: float = Field(300.0, gt=0)
     """Seconds to wait for room in the cluster, also after a node was lost."""
 

@@ -4,28 +4,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from openmanus_rl.protocol import DataProto
+import numpy as np
+
+from openmanus_rl.distributed.processes import Processes
+from openmanus_rl.protocol import DataProto, DataProtoError
+from openmanus_rl.protocol.concat import concat_meta_info
+from openmanus_rl.workers.balance import balanced_shares, token_costs
 from openmanus_rl.workers.dispatch import Dispatch
 
 Worker = TypeVar("Worker")
 
 
 class WorkerGroup(Generic[Worker]):
-    """Ranks of `worker_cls`. Methods marked with `@dispatch` are called on the group as on one worker.
+    """A worker of `worker_cls` on every rank of `processes`, under the name of its role.
 
-    `executor="inline"` makes the ranks in this process.
+    Methods marked with `@dispatch` are called on the group as on one worker.
     """
 
-    def __init__(self, worker_cls: type[Worker], ranks: int = 1, executor: str = "inline", **arguments: Any) -> None:
-        if executor != "inline":
-            raise ValueError(f"there is no executor {executor!r}; workers run inline")
+    def __init__(self, worker_cls: type[Worker], processes: Processes, role: str, **arguments: Any) -> None:
         self.worker_cls = worker_cls
-        self.workers = [worker_cls(**arguments) for _ in range(ranks)]
+        self.processes = processes
+        self.role = role
+        processes.create(role, worker_cls, arguments)
 
     @property
-    def local(self) -> Worker:
+    def local(self) -> Worker | None:
         """Rank 0, where it lives in this process: an embedded engine shares its weights."""
-        return self.workers[0]
+        return self.processes.local(self.role)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self.worker_cls, name, None)
@@ -35,13 +40,30 @@ class WorkerGroup(Generic[Worker]):
         return partial(self._call, name, mode)
 
     def _call(self, name: str, mode: Dispatch, *arguments: Any, **named: Any) -> Any:
-        if mode is Dispatch.RANK0:
-            return getattr(self.workers[0], name)(*arguments, **named)
-        if mode is Dispatch.SAME:
-            answers = [getattr(worker, name)(*arguments, **named) for worker in self.workers]
-            return answers[0]
-        data, *others = arguments
-        parts = data.chunk(len(self.workers))
-        return DataProto.concat(
-            [getattr(worker, name)(part, *others, **named) for worker, part in zip(self.workers, parts, strict=True)]
-        )
+        if mode is Dispatch.SPLIT:
+            return self._split(name, *arguments, **named)
+        ranks = 1 if mode is Dispatch.RANK0 else self.processes.count
+        return self.processes.call(self.role, name, [(arguments, named)] * ranks)[0]
+
+    def _split(self, name: str, data: DataProto, *others: Any, **named: Any) -> DataProto:
+        """Each rank gets some rows; their answers in the order of `data`, `metrics` as a list of each rank's."""
+        if self.processes.count == 1:
+            answer = self.processes.call(self.role, name, [((data, *others), named)])[0]
+            return type(answer)(answer.batch, answer.non_tensor_batch, concat_meta_info([answer.meta_info]))
+        parts, positions = _divided(data, self.processes.count)
+        answers = self.processes.call(self.role, name, [((part, *others), named) for part in parts])
+        joined = DataProto.concat(answers)
+        if not len(joined):
+            return joined
+        if len(joined) != len(data):
+            raise DataProtoError(f"{self.role}.{name} answered with {len(joined)} rows for {len(data)}")
+        return joined.select_idxs(np.argsort(positions))
+
+
+def _divided(data: DataProto, ranks: int) -> tuple[list[DataProto], np.ndarray]:
+    """The rows of each rank, and where they stood: equal work where a row's tokens are known, else equal counts."""
+    if data.batch is None or "attention_mask" not in data.batch:
+        return data.chunk(ranks), np.arange(len(data))
+    shares = balanced_shares(token_costs(data), ranks)
+    parts = [data.select_idxs(np.array(share, dtype=np.int64)) for share in shares]
+    return parts, np.concatenate([np.array(share, dtype=np.int64) for share in shares])

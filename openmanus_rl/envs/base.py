@@ -14,10 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from openmanus_rl.errors import UserError
+
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 Isolation = Literal["inline", "thread", "process"]
+LONGEST_ACTION = 20_000
+"""Characters; a longer text is no action of any world, so that no pattern is matched against megabytes."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class ActionGrammar:
 
     def parse(self, action: str) -> re.Match[str] | None:
         """The match of the first form that fits the whole action, or None if the action is not one of this world's."""
+        if len(action) > LONGEST_ACTION:
+            return None
         stripped = action.strip()
         for pattern in self._compiled:
             match = pattern.fullmatch(stripped)
@@ -91,6 +97,10 @@ class ActionGrammar:
 
 class EpisodeOver(RuntimeError):
     """A step after the end. `done` never flips back."""
+
+
+class NoRoom(UserError):
+    """A world cannot start another task here at present; a server answers it as being full."""
 
 
 class Environment(ABC):
@@ -120,6 +130,10 @@ class Environment(ABC):
     @abstractmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
+
+    def item_of_number(self, number: int) -> str:
+        """The item that a bare number means where a protocol names tasks by numbers."""
+        return f"{self.name}_{number}"
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:

@@ -4,10 +4,15 @@ Log-probs are those of the distribution that was sampled: after temperature and 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
+
+
+class EngineLost(RuntimeError):
+    """The process that computed is gone, with all that it held for its sessions."""
 
 
 class FinishReason(StrEnum):
@@ -92,6 +97,11 @@ class InferenceEngine(ABC):
     @abstractmethod
     def version(self) -> int:
         """The policy version of the present weights."""
+
+    @property
+    def replicas(self) -> Mapping[str, "InferenceEngine"]:
+        """The engines that compute, each with weights of its own, by what to call them in a message."""
+        return {"the engine": self}
 
     @abstractmethod
     async def close(self) -> None:

@@ -22,8 +22,11 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
+from openmanus_rl.inference.deterministic import FixedShapeScheduler
+from openmanus_rl.inference.requests import check_request
 from openmanus_rl.inference.scheduler import Scheduler
 from openmanus_rl.inference.sessions import Request
+from openmanus_rl.models.lora import is_adapter, named_for_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,8 @@ class EmbeddedEngine(InferenceEngine):
 
     `max_sessions` bounds the sessions whose keys are kept (more than that may exist: the idle one unused for longest is
     computed anew when it comes back), `max_context` the tokens of a session (by default what the model was made for),
-    `prefill_tokens` the tokens that join in one step before the running requests go on.
+    `prefill_tokens` the tokens that join in one step before the running requests go on. A `deterministic` engine
+    computes in fixed shapes, so that no bit depends on what else is running; it has chunks of its own size.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class EmbeddedEngine(InferenceEngine):
         max_sessions: int = 256,
         max_context: int | None = None,
         prefill_tokens: int = 4096,
+        deterministic: bool = False,
     ) -> None:
         limit = _context_of(model)
         context = limit if max_context is None else max_context
@@ -62,10 +67,15 @@ class EmbeddedEngine(InferenceEngine):
         if max_sessions < 1 or prefill_tokens < 1:
             raise UserError(f"max_sessions={max_sessions} and prefill_tokens={prefill_tokens} must be at least 1")
         self._model = model
-        self._scheduler = Scheduler(
-            model, max_sessions=max_sessions, max_context=context, prefill_tokens=prefill_tokens
-        )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="inference")
+        self._scheduler: Scheduler
+        if deterministic:
+            self._scheduler = scheduler = FixedShapeScheduler(model, max_sessions=max_sessions, max_context=context)
+            self._worker.submit(self._settle_rows, scheduler).result()
+        else:
+            self._scheduler = Scheduler(
+                model, max_sessions=max_sessions, max_context=context, prefill_tokens=prefill_tokens
+            )
         self._lock = threading.Lock()
         self._posted: deque[Callable[[], None]] = deque()
         self._working = False
@@ -84,7 +94,7 @@ class EmbeddedEngine(InferenceEngine):
         session: str,
         deadline: float | None = None,
     ) -> Completion:
-        _check_request(prompt_ids, sampling)
+        check_request(prompt_ids, sampling)
         receiver = _Receiver.here()
         limit = math.inf if deadline is None else deadline
         request = Request(session, list(prompt_ids), sampling, seed, limit, receiver)
@@ -162,6 +172,10 @@ class EmbeddedEngine(InferenceEngine):
 
     # Called by the engine's thread only.
 
+    def _settle_rows(self, scheduler: FixedShapeScheduler) -> None:
+        with torch.inference_mode(), _evaluating(self._model):
+            scheduler.settle_rows()
+
     def _work(self) -> None:
         """Step until there is nothing to do."""
         with torch.inference_mode():
@@ -235,8 +249,12 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _load(model: torch.nn.Module, source: Mapping[str, torch.Tensor]) -> None:
-    """Copy a state dict into the model; tied weights may be left out."""
-    expected = set(model.state_dict())
+    """Copy a state dict into the model, or into its adapters if it has any; tied weights may be left out."""
+    own = set(model.state_dict())
+    adapters = {name for name in own if is_adapter(name)}
+    if adapters:
+        source = named_for_module(source)
+    expected = adapters or own
     tied = set(getattr(model, "all_tied_weights_keys", {}))
     missing, unknown = sorted(expected - tied - set(source)), sorted(set(source) - expected)
     if missing or unknown:
@@ -246,16 +264,6 @@ def _load(model: torch.nn.Module, source: Mapping[str, torch.Tensor]) -> None:
         )
     with torch.inference_mode(mode=False), torch.no_grad():
         model.load_state_dict(source, strict=False)
-
-
-def _check_request(prompt_ids: list[int], sampling: SamplingParams) -> None:
-    if not prompt_ids:
-        raise UserError("there is nothing to continue: prompt_ids is empty", "Start with a token, such as BOS.")
-    if sampling.max_tokens < 1 or sampling.temperature < 0 or not 0 < sampling.top_p <= 1 or sampling.top_k < 0:
-        raise UserError(
-            f"cannot sample with {sampling}",
-            "max_tokens >= 1, temperature >= 0, 0 < top_p <= 1, top_k >= 0 are needed.",
-        )
 
 
 def _context_of(model: torch.nn.Module) -> int:

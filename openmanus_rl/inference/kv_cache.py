@@ -94,6 +94,11 @@ class SlotCache(Cache):
             store[a, :, :length] = store[b, :, :length]
             store[b, :, :length] = kept
 
+    def rows_are_equal(self, rows: int) -> bool:
+        """Whether the first rows hold the same bits."""
+        stores = [store[:rows] for pair in self._stores for store in pair]
+        return all(torch.equal(store, store[:1].expand_as(store)) for store in stores)
+
     def clear(self) -> None:
         """Give the memory back; the next forward takes new, zeroed memory of the same size."""
         self._stores = []

@@ -252,12 +252,14 @@ class Scheduler:
             self._device,
         )
 
-    def _forward(self, ids_RT: torch.Tensor, placement: Placement) -> torch.Tensor:
-        """The logits of the last column, [R, V]."""
+    def _forward(
+        self, ids_RT: torch.Tensor, placement: Placement, positions_RT: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The logits of the last column, [R, V]. Positions are those of the placement where none are given."""
         self._cache.place(placement)
         output = self._model(
             input_ids=ids_RT,
-            position_ids=placement.positions_RT,
+            position_ids=placement.positions_RT if positions_RT is None else positions_RT,
             attention_mask=placement.attention_mask(self._dtype),
             past_key_values=self._cache,
             use_cache=True,

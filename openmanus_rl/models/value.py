@@ -43,12 +43,15 @@ class ValueModel(nn.Module):
             model.head.load_state_dict(load_file(directory / HEAD_FILE))
         return model
 
-    def save(self, directory: Path) -> None:
-        """Write the trunk as a Hugging Face directory with the head beside it, all or nothing."""
+    def save(self, directory: Path, weights: dict[str, Tensor] | None = None) -> None:
+        """Write the trunk as a Hugging Face directory with the head beside it, all or nothing.
+
+        `weights` is the whole state dict, if the model itself is sharded.
+        """
+        state = self.state_dict() if weights is None else weights
         with written_aside(Path(directory)) as aside:
-            self.trunk.save_pretrained(aside)
-            head = {name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}
-            save_file(head, aside / HEAD_FILE)
+            self.trunk.save_pretrained(aside, state_dict=_part(state, "trunk."))
+            save_file(_part(state, "head."), aside / HEAD_FILE)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> Tensor:
         """The value at each token, [rows, tokens] in float32."""
@@ -57,3 +60,7 @@ class ValueModel(nn.Module):
         ).last_hidden_state
         values_RT: Tensor = self.head(hidden_RTD.float()).squeeze(-1)
         return values_RT
+
+
+def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

@@ -23,14 +23,14 @@ _MAGIC = b"omrlDP01"
 
 def pack_batch(batch: TensorDict, protocol: int) -> PackedBatch:
     """The batch as something that pickle copies once. From protocol 5 on the bytes may also travel out of band."""
-    tensors = {key: _pack_tensor(tensor, protocol) for key, tensor in batch.items()}
+    tensors = {key: pack_tensor(tensor, protocol) for key, tensor in batch.items()}
     return tensors, tuple(batch.batch_size), batch.device is not None
 
 
 def unpack_batch(packed: PackedBatch) -> TensorDict:
     """The batch again, on the CPU. Its tensors can be written to; writable buffers are used as they are."""
     tensors, batch_size, on_device = packed
-    columns = {key: _unpack_tensor(value) if isinstance(value, tuple) else value for key, value in tensors.items()}
+    columns = {key: unpack_tensor(value) if isinstance(value, tuple) else value for key, value in tensors.items()}
     return TensorDict(columns, batch_size=batch_size, device="cpu" if on_device else None)
 
 
@@ -39,7 +39,8 @@ def restore(cls: Callable[..., Any], batch: PackedBatch | None, *fields: Any) ->
     return cls(None if batch is None else unpack_batch(batch), *fields)
 
 
-def _pack_tensor(tensor: Any, protocol: int) -> PackedTensor | Any:
+def pack_tensor(tensor: Any, protocol: int) -> PackedTensor | Any:
+    """The tensor's memory, dtype and shape; what has no plain memory comes back as it is."""
     if not isinstance(tensor, torch.Tensor) or tensor.is_nested or tensor.layout is not torch.strided:
         return tensor
     rows = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -48,7 +49,8 @@ def _pack_tensor(tensor: Any, protocol: int) -> PackedTensor | Any:
     return packed, tensor.dtype, tuple(tensor.shape)
 
 
-def _unpack_tensor(packed: PackedTensor) -> torch.Tensor:
+def unpack_tensor(packed: PackedTensor) -> torch.Tensor:
+    """A tensor that can be written to, from what `pack_tensor` made."""
     memory, dtype, shape = packed
     if memoryview(memory).nbytes == 0:
         return torch.empty(shape, dtype=dtype)

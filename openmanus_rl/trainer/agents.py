@@ -1,6 +1,6 @@
-"""Engines and agents as a config describes them; the trainer and `openmanus-rl eval` make them here alike."""
+"""Agents as a config describes them; the trainer and `openmanus-rl eval` make them here alike."""
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import Player
@@ -10,13 +10,7 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience
 from openmanus_rl.envs.client.remote import make_client
 from openmanus_rl.inference.base import InferenceEngine
-from openmanus_rl.inference.embedded import EmbeddedEngine
 from openmanus_rl.models.chat import ChatRenderer
-
-
-def make_engine(config: RunConfig, model: PreTrainedModel) -> EmbeddedEngine:
-    """An engine on the weights of `model`, with room for every episode that may be under way."""
-    return EmbeddedEngine(model, max_sessions=config.rollout.concurrency, max_context=config.model.max_context)
 
 
 def make_agent(

@@ -12,6 +12,8 @@ from openmanus_rl.data.tasks import effective_options
 from openmanus_rl.envs.client.remote import is_remote
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards.registry import find_score_function
+from openmanus_rl.trainer.places import BUILT_IN, check_places
+from openmanus_rl.workers.registry import find_worker
 
 PROVIDED = frozenset({"critic", "group"})
 """What the trainer can give an estimator that requires it."""
@@ -49,6 +51,19 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
             "which the trainer does not provide.",
             f"It provides {' and '.join(sorted(PROVIDED))}.",
+        )
+    check_places(config, requires)
+    for role, worker in config.trainer.workers.items():
+        worker_cls = find_worker(worker)
+        if role not in BUILT_IN and not hasattr(worker_cls, "enrich"):
+            raise UserError(
+                f"trainer.workers.{role}={worker}: a role of your own needs a method `enrich`; this class has none.",
+                f"The trainer's own roles are {', '.join(BUILT_IN)}; docs/workers.md has an example of another.",
+            )
+    if config.trainer.deterministic and config.rollout.engine != "embedded":
+        raise UserError(
+            f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
+            "Set rollout.engine=embedded, or leave trainer.deterministic off.",
         )
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(

@@ -33,9 +33,18 @@ _MAY_CHANGE = (
     "trainer.keep_checkpoints",
     "trainer.cache_dir",
     "trainer.threads",
+    "trainer.executor",
+    "trainer.max_restarts",
+    "cluster.*",
+    "rollout.engine",
+    "rollout.vllm.*",
+    "rollout.canary_tolerance",
     "tracking.*",
 )
 """How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""
+
+_DECIDES_BITS = ("*.micro_batch_tokens", "trainer.threads", "trainer.executor", "cluster.*", "rollout.engine")
+"""What changes the rounding of sums, and so the bits of a deterministic run, though not what it learns."""
 
 
 def stored_config(run: Path, overrides: Sequence[str], algorithm: str | None = None) -> RunConfig:
@@ -62,6 +71,11 @@ def check_changes(run: RunDirectory, config: RunConfig) -> dict[str, list[Any]]:
             raise UserError(
                 f"{run.path} was trained with {key}={before}; it cannot go on with {key}={now}.",
                 f"Leave it, or start a new run with trainer.resume=never --model {run.checkpoints}/<step>/actor.",
+            )
+        if config.trainer.deterministic and any(fnmatch(key, pattern) for pattern in _DECIDES_BITS):
+            raise UserError(
+                f"{run.path} is deterministic and was trained with {key}={before}: with {now} its bits would differ.",
+                f"Leave {key} as it was; only a run without trainer.deterministic can change it.",
             )
         changed[key] = [before, now]
     _refuse_finished(run, config)

@@ -3,8 +3,6 @@
 Every step asks the estimator's entry what it requires; none is known here by name.
 """
 
-from dataclasses import dataclass
-
 import torch
 
 from openmanus_rl.agent.episode import Episode
@@ -14,20 +12,9 @@ from openmanus_rl.algorithms.groups import groups_of_one, zero_variance_groups
 from openmanus_rl.algorithms.kl_control import AdaptiveKL, FixedKL, KLController
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
 from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, KLConfig
-from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import allocate_rewards, score_episode
-from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
-from openmanus_rl.workers.critic import CriticWorker
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The worker groups of a run; critic and reference exist only where they are needed."""
-
-    actor: WorkerGroup[ActorWorker]
-    critic: WorkerGroup[CriticWorker] | None
-    reference: WorkerGroup[ReferenceWorker] | None
+from openmanus_rl.trainer.roles import Roles
 
 
 def reward_manager(reward_score_fn: str) -> TokenRewards:
@@ -50,6 +37,7 @@ def assign_credit(
     batch: DataProto, roles: Roles, algorithm: AlgorithmConfig, actor: ActorConfig, kl_control: KLController
 ) -> tuple[DataProto, dict[str, float]]:
     """The batch with `old_log_probs`, `advantages` and, with a critic, `values` and `returns`; and metrics."""
+    batch = roles.enrich(batch)
     columns = batch.batch
     metrics: dict[str, float] = {}
     if actor.proximal == "recompute":
@@ -64,8 +52,8 @@ def assign_credit(
     if not len(batch):
         return batch, metrics
     columns = batch.batch
-    if roles.reference is not None:
-        columns["ref_log_prob"] = roles.reference.compute_log_prob(batch).batch["log_probs"]
+    if algorithm.kl.where != "none":
+        columns["ref_log_prob"] = roles.reference_log_prob(batch).batch["log_probs"]
     if algorithm.kl.where == "reward":
         batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
         metrics |= kl_metrics

@@ -34,7 +34,8 @@ from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
 from openmanus_rl.models.chat import ChatRenderer
-from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
+from openmanus_rl.models.load import load_tokenizer, load_whole_model, save_model
+from openmanus_rl.models.packaged import model_source
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
 from openmanus_rl.trainer.sft import fine_tune
 
@@ -62,7 +63,7 @@ def prepare_inputs(config: RunConfig, pinned_model: Path, say: Progress) -> Inpu
     validation = prepare_tasks(config, "validation", config.data.validation_tasks)
     if not pinned_model.exists():
         model_dir = prepare_model(config, train, say)
-        save_model(load_causal_lm(model_dir), load_tokenizer(model_dir), pinned_model)
+        save_model(load_whole_model(model_dir), load_tokenizer(model_dir), pinned_model)
     return Inputs(train, validation, str(pinned_model))
 
 
@@ -77,7 +78,7 @@ def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
 def prepare_model(config: RunConfig, tasks: list[Task], say: Progress) -> str:
     """The directory or hub id of the model that reinforcement learning starts from."""
     if config.model.path != "tiny" and not config.warm_starts:
-        return config.model.path
+        return model_source(config.model.path, config.trainer.cache_dir, say)
     demonstrated = tasks[: config.warm_start.demonstrations]
     world = directory_name(config.env.name)
     home = Path(config.trainer.cache_dir) / f"{world}-{_recipe(config, demonstrated)}"
@@ -114,7 +115,7 @@ def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
         "world": Path(inspect.getfile(environment_class(config.env.name))).read_text(),
         "format": [template.opening("", ""), template.render("")],
         "max_turns": config.agent.max_turns,
-        "model": config.model.model_dump(),
+        "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),
         "tasks": [[task.item_id, task.prompt] for task in demonstrated],
         "seed": config.trainer.seed,
@@ -125,7 +126,7 @@ def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
 def _make_model(config: RunConfig, demonstrations: list[Demonstration], directory: Path, say: Progress) -> None:
     """Build the tiny model, or take the given one, and warm-start it."""
     with TemporaryDirectory() as scratch:
-        base = config.model.path
+        base = model_source(config.model.path, config.trainer.cache_dir, say)
         if base == "tiny":
             base = str(Path(scratch) / "untrained") if config.warm_starts else str(directory)
             _build_tiny(config, demonstrations, Path(base), say)
@@ -172,7 +173,7 @@ def _warm_start(
     config: RunConfig, base: str, demonstrations: list[Demonstration], directory: Path, say: Progress
 ) -> None:
     torch.manual_seed(config.trainer.seed)
-    model, tokenizer = load_causal_lm(base), load_tokenizer(base)
+    model, tokenizer = load_whole_model(base), load_tokenizer(base)
 
     def on_step(step: int, steps: int, loss: float) -> None:
         if step == 1 or step == steps or step % max(1, steps // 5) == 0:

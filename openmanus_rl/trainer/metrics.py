@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from openmanus_rl.agent.episode import Episode
-from openmanus_rl.protocol import DataProto
+from openmanus_rl.agent.episode import Episode, StopReason
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float]:
@@ -12,6 +11,7 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float
     samples = [episode for episode in episodes if episode.stop_reason.is_sample]
     turns = [turn for episode in samples for turn in episode.turns]
     reasons = Counter(episode.stop_reason for episode in episodes)
+    retries = Counter(reason for episode in episodes for reason in episode.failed_tries)
     scores = {name for episode in samples for name in episode.scores}
     return {
         f"{prefix}/success": mean([episode.success for episode in samples]),
@@ -21,6 +21,7 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float
         f"{prefix}/response_length/mean": mean([episode.sampled_tokens for episode in samples]),
         f"{prefix}/invalid_actions": mean([turn.invalid_reason is not None for turn in turns]),
         **{f"{prefix}/stop/{reason}": count / len(episodes) for reason, count in reasons.items()},
+        **{f"{prefix}/retries/{reason}": retries[reason] for reason in StopReason.failures()},
         **{
             f"{prefix}/score/{name}": mean([episode.scores[name] for episode in samples if name in episode.scores])
             for name in sorted(scores)
@@ -30,8 +31,3 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float
 
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def over_ranks(answer: DataProto) -> dict[str, float]:
-    """The metrics of a worker group's update: `DataProto.concat` has made a list of each, one number a rank."""
-    return {name: mean(values) for name, values in answer.meta_info["metrics"].items()}

@@ -17,10 +17,10 @@ from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.sampler import TaskSampler
-from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.envs.base import stable_hash
 from openmanus_rl.errors import UserError
-from openmanus_rl.inference.embedded import EmbeddedEngine
+from openmanus_rl.inference.base import InferenceEngine
+from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.tracking.checkpoints import CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
@@ -28,22 +28,26 @@ from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
-from openmanus_rl.trainer.agents import make_agent, make_engine
-from openmanus_rl.trainer.credit import Roles, assign_credit, kl_controller, reward_manager
+from openmanus_rl.trainer.agents import make_agent
+from openmanus_rl.trainer.canary import probe
+from openmanus_rl.trainer.credit import assign_credit, kl_controller, reward_manager
+from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
-from openmanus_rl.trainer.metrics import episode_metrics, over_ranks
+from openmanus_rl.trainer.metrics import episode_metrics
+from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.state import Progress, read_state, write_state
-from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
-from openmanus_rl.workers.critic import CriticWorker
 
 
 class RayPPOTrainer:
     """One run in one run directory, against environment servers that are up."""
 
+    crew: Crew
     roles: Roles
-    engine: EmbeddedEngine
+    engine: InferenceEngine
     agent: OpenManusAgent
+    probe: list[int]
+    """Tokens on which engine and trainer must agree after each change of the weights."""
 
     def __init__(
         self,
@@ -73,38 +77,11 @@ class RayPPOTrainer:
 
     def init_workers(self) -> None:
         """Make the worker groups that the algorithm needs, the engine, and the agent that plays with it."""
-        config, model_dir = self.config, self.inputs.model_dir
-        temperature, steps = config.rollout.temperature, config.trainer.steps
-        executor = config.trainer.executor
-        self.roles = Roles(
-            actor=WorkerGroup(
-                ActorWorker,
-                executor=executor,
-                model_dir=model_dir,
-                actor=config.actor,
-                algorithm=config.algorithm,
-                temperature=temperature,
-                length_norm=config.agent.max_episode_tokens,
-                total_steps=steps,
-            ),
-            critic=WorkerGroup(
-                CriticWorker, executor=executor, model_dir=model_dir, critic=config.critic, total_steps=steps
-            )
-            if "critic" in self.requires
-            else None,
-            reference=WorkerGroup(
-                ReferenceWorker,
-                executor=executor,
-                model_dir=model_dir,
-                micro_batch_tokens=config.actor.micro_batch_tokens,
-                temperature=temperature,
-            )
-            if config.algorithm.kl.where != "none"
-            else None,
-        )
-        actor = self.roles.actor.local
-        self.engine = make_engine(config, actor.model)
-        self.agent = make_agent(config, self.engine, actor.tokenizer, self.env_urls, self.rewards)
+        tokenizer = load_tokenizer(self.inputs.model_dir)
+        self.crew = Crew(self.config, self.inputs.model_dir, self.requires, self.console.note)
+        self.roles, self.engine = self.crew.roles, self.crew.engine
+        self.agent = make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+        self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
         """Go on from the newest checkpoint that is whole; without one, from the start."""
@@ -159,8 +136,10 @@ class RayPPOTrainer:
         return Interval(**self.progress.success_before), Interval(**self.progress.success_after)
 
     def close(self) -> None:
-        """End the agent's connections."""
+        """End the engine, the agent's connections and the workers' processes."""
+        self.agent.run(self.engine.close())
         self.agent.close()
+        self.crew.close()
 
     def _train_step(self) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
@@ -177,7 +156,7 @@ class RayPPOTrainer:
         metrics |= self._update(batch, step)
         updated = time.monotonic()
         self.progress.step = step
-        self._sync_weights()
+        metrics |= self._sync_weights()
         tokens = sum(episode.sampled_tokens for episode in episodes)
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
@@ -212,8 +191,8 @@ class RayPPOTrainer:
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0}
         if self.roles.critic is not None:
-            metrics |= over_ranks(self.roles.critic.update_critic(batch, seed))
-        return metrics | over_ranks(self.roles.actor.update_actor(batch, seed))
+            metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
+        return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
 
     def _validate(self) -> Evaluation:
         """Held-out success, shown, with every episode written down."""
@@ -242,9 +221,12 @@ class RayPPOTrainer:
         self._saved_step = saved.step
         return saved.path
 
-    def _sync_weights(self) -> None:
-        """The engine shares the actor's tensors; it must forget what it computed with the old ones."""
-        self.agent.run(self.engine.update_weights(None, self.progress.step))
+    def _sync_weights(self) -> dict[str, float]:
+        """The actor's weights to the engine, and the proof that it computes with them."""
+        self.crew.mend()
+        began = time.monotonic()
+        gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
+        return {"rollout/canary_gap": gap, "time/sync": time.monotonic() - began}
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps

@@ -1,6 +1,7 @@
 """A whole run, from a config to a summary: services up, workers made, trained, measured, services down."""
 
 import time
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directo
 from openmanus_rl.trainer.continuation import check_changes, take_over
 from openmanus_rl.trainer.inputs import prepare_inputs
 from openmanus_rl.trainer.ppo import RayPPOTrainer
+from openmanus_rl.trainer.restarts import Restarts
 from openmanus_rl.trainer.services import environment_servers
 
 INITIAL_MODEL = "initial_model"
@@ -39,20 +41,34 @@ def train(config: RunConfig) -> Path:
             run.write_versions({"run": config.trainer.seed})
             run.log_event("started")
         console.note(f"run directory: {run.path}")
-        with environment_servers(config, run.env_logs) as services, services.blamed_for_failures():
+        with (
+            environment_servers(config, run.env_logs, console.note) as services,
+            services.blamed_for_failures(),
+            _cluster(config),
+        ):
             console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(services.urls)}")
             console.stage(Stage.WORKERS)
             inputs = prepare_inputs(config, run.path / INITIAL_MODEL, console.note)
-            trainer = RayPPOTrainer(config, run, inputs, services.urls, console, began)
-            trainer.init_workers()
-            try:
-                trainer.resume()
-                if choice.continues:
-                    take_over(run, config, changed)
-                _fit(config, run, trainer, console)
-            finally:
-                trainer.close()
+            restarts = Restarts(config.trainer.max_restarts, run, console)
+            while restarts.attempt():
+                with restarts.after_a_loss():
+                    trainer = RayPPOTrainer(config, run, inputs, services.urls, console, began)
+                    trainer.init_workers()
+                    with closing(trainer):
+                        trainer.resume()
+                        if choice.continues and not restarts.count:
+                            take_over(run, config, changed)
+                        _fit(config, run, trainer, console)
     return run.path
+
+
+def _cluster(config: RunConfig) -> AbstractContextManager[None]:
+    """A connection to Ray for as long as the run needs it."""
+    if config.trainer.executor == "inline":
+        return nullcontext()
+    from openmanus_rl.distributed.cluster import connected
+
+    return connected(config.cluster)
 
 
 def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: RunConsole) -> None:
@@ -69,7 +85,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
             "env": config.env.name,
             "algorithm": algorithm_name(config),
             "estimator": config.algorithm.estimator,
-            "model_parameters": sum(parameter.numel() for parameter in trainer.roles.actor.local.model.parameters()),
+            "model_parameters": trainer.roles.actor.parameter_count(),
             "success_before": before.to_dict(),
             "success_after": after.to_dict(),
             "train_seconds": round(progress.train_seconds, 1),

@@ -1,6 +1,6 @@
 """Step 1 of the loop: environment servers that are up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,8 +33,8 @@ class Services:
 
 
 @contextmanager
-def environment_servers(config: RunConfig, log_dir: Path) -> Iterator[Services]:
-    """Servers: the config's own, or ones that live as long as this block."""
+def environment_servers(config: RunConfig, log_dir: Path, say: Callable[[str], None]) -> Iterator[Services]:
+    """Servers: the config's own, or ones that live as long as this block; `say` is told of one that had to restart."""
     if config.env.urls:
         yield Services(config.env.urls)
         return
@@ -44,5 +44,6 @@ def environment_servers(config: RunConfig, log_dir: Path) -> Iterator[Services]:
         count=config.env.num_servers,
         base_port=config.env.base_port,
         log_dir=log_dir,
+        say=say,
     ) as servers:
         yield Services(servers.urls, servers)

@@ -14,12 +14,14 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Split
 from openmanus_rl.envs.baselines import BaselinePolicy, baseline_success
 from openmanus_rl.errors import UserError
-from openmanus_rl.models.load import load_causal_lm, load_tokenizer
+from openmanus_rl.inference.factory import running_engine
+from openmanus_rl.models.load import load_tokenizer
+from openmanus_rl.models.packaged import model_source
 from openmanus_rl.tracking.checkpoints import latest_checkpoint
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import Interval, wilson
-from openmanus_rl.trainer.agents import make_agent, make_engine
+from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.checked_config import load_run_config
 from openmanus_rl.trainer.credit import reward_manager
 from openmanus_rl.trainer.evaluate import evaluate
@@ -82,15 +84,16 @@ def evaluate_model(
 ) -> EvaluationReport:
     """A model on held-out tasks, as the trainer's validation measures it."""
     torch.set_num_threads(config.trainer.threads)
-    weights = _weights(model)
-    actor, tokenizer = load_causal_lm(weights), load_tokenizer(weights)
+    weights = model_source(_weights(model), config.trainer.cache_dir)
+    tokenizer = load_tokenizer(weights)
     tasks = prepare_tasks(config, split, n or config.data.validation_tasks)
     rewards = reward_manager(config.algorithm.reward_score_fn)
     with (
+        running_engine(config, weights) as engine,
         TemporaryDirectory() as logs,
-        environment_servers(config, Path(logs)) as services,
+        environment_servers(config, Path(logs), lambda text: None) as services,
         services.blamed_for_failures(),
-        closing(make_agent(config, make_engine(config, actor), tokenizer, services.urls, rewards)) as agent,
+        closing(make_agent(config, engine, tokenizer, services.urls, rewards)) as agent,
     ):
         evaluation = evaluate(
             agent,

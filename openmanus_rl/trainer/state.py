@@ -1,4 +1,4 @@
-"""What a checkpoint holds: models as Hugging Face directories, and everything else that a resumed run needs."""
+"""What a checkpoint holds: what the workers save of themselves, and everything else that a resumed run needs."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 from openmanus_rl.algorithms.kl_control import KLController
 from openmanus_rl.data.sampler import TaskSampler
-from openmanus_rl.trainer.credit import Roles
+from openmanus_rl.trainer.roles import Roles
 
 STATE_FILE = "trainer_state.pt"
 
@@ -39,21 +39,15 @@ def write_state(
         "sampler": sampler.state_dict(),
         "kl_control": kl_control.state_dict(),
         "torch_rng": torch.get_rng_state(),
-        "actor": roles.actor.state_dict(),
     }
-    roles.actor.save(directory / "actor")
-    if roles.critic is not None:
-        roles.critic.save(directory / "critic")
-        state["critic"] = roles.critic.state_dict()
+    roles.save(directory)
     torch.save(state, directory / STATE_FILE)
 
 
 def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:
     """Put a checkpoint's state back into its owners."""
     state = torch.load(directory / STATE_FILE, weights_only=True)
-    roles.actor.load(directory / "actor", state["actor"])
-    if roles.critic is not None:
-        roles.critic.load(directory / "critic", state["critic"])
+    roles.load(directory)
     sampler.load_state_dict(state["sampler"])
     kl_control.load_state_dict(state["kl_control"])
     torch.set_rng_state(state["torch_rng"])

@@ -1,84 +1,180 @@
 """The actor: the policy's weights and how they change. The reference is an actor that never does."""
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from openmanus_rl.algorithms.kl import kl_estimate
 from openmanus_rl.algorithms.losses import Denominators, LossInputs, aggregate
 from openmanus_rl.algorithms.registry import find_loss, loss_options
-from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.models import lora
 from openmanus_rl.models.forward import token_log_probs
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
 from openmanus_rl.protocol import DataProto
-from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, to_responses
+from openmanus_rl.workers.balance import own_rows
+from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.optim import Optimiser
+from openmanus_rl.workers.parallel import device, rank
+from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
+MODEL_DIRECTORY = "actor"
+OPTIMISER_FILE = "actor_optimiser.pt"
 
+
+class Policy(nn.Module):
+    """A language model as a function to log-probs: what is sharded, since its weights are whole only within a call."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor, select_mask: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies, as `token_log_probs`; padding stands after the tokens."""
+        return token_log_probs(self.model, input_ids, None, position_ids, select_mask, temperature)
+
+
+@worker("reference")
 class ReferenceWorker:
     """A frozen policy: log-probs of given tokens at the temperature they were sampled with."""
 
-    def __init__(self, model_dir: str, micro_batch_tokens: int, temperature: float) -> None:
-        self.model = load_causal_lm(model_dir)
+    def __init__(self, model_dir: str, config: RunConfig) -> None:
+        if config.trainer.deterministic:
+            torch.use_deterministic_algorithms(True)
+        self.config = config
+        self.temperature = config.rollout.temperature
+        self.micro_batch_tokens = config.actor.micro_batch_tokens
+        self.model = self._load_model(model_dir)
         self.model.eval()
-        self.micro_batch_tokens = micro_batch_tokens
-        self.temperature = temperature
+        self.policy = Policy(self.model)
+        shard(self.policy, self.model)
 
     @dispatch(Dispatch.SPLIT)
     @torch.no_grad()
     def compute_log_prob(self, data: DataProto) -> DataProto:
         """`log_probs` and `entropy` of every sampled token, in the layout of `responses`."""
-        shape = data.batch["response_mask"].shape
-        log_probs, entropy = torch.zeros(shape), torch.zeros(shape)
+        data = placed(data)
+        mask = data.batch["response_mask"]
+        log_probs, entropy = (torch.zeros(mask.shape, device=mask.device) for _ in range(2))
         for micro in iterate_micro_batches(data, self.micro_batch_tokens):
-            mask = data.batch["response_mask"][micro.rows]
-            log_probs[micro.rows], entropy[micro.rows] = self._forward(micro, mask)
-        return DataProto.from_dict({"log_probs": log_probs, "entropy": entropy})
+            log_probs[micro.rows], entropy[micro.rows] = self._forward(micro, mask[micro.rows])
+        return DataProto.from_dict({"log_probs": log_probs.cpu(), "entropy": entropy.cpu()})
 
-    def _forward(self, micro: MicroBatch, response_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        log_probs, entropy = token_log_probs(
-            self.model, micro.input_ids, None, micro.position_ids, micro.sampled, self.temperature
-        )
+    def _load_model(self, model_dir: str) -> PreTrainedModel:
+        return load_causal_lm(model_dir)
+
+    def _forward(self, micro: MicroBatch, response_mask: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs, entropy = self.policy(micro.input_ids, micro.position_ids, micro.sampled, self.temperature)
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 
 
+@worker("actor")
 class ActorWorker(ReferenceWorker):
-    """The policy that learns."""
+    """The policy that learns: all its weights, or with `model.lora` its adapters."""
 
-    def __init__(
-        self,
-        model_dir: str,
-        actor: ActorConfig,
-        algorithm: AlgorithmConfig,
-        temperature: float,
-        length_norm: int,
-        total_steps: int,
-    ) -> None:
-        super().__init__(model_dir, actor.micro_batch_tokens, temperature)
+    def __init__(self, model_dir: str, config: RunConfig) -> None:
+        super().__init__(model_dir, config)
+        self.model_dir = model_dir
         self.tokenizer = load_tokenizer(model_dir)
-        self.actor = actor
-        self.algorithm = algorithm
-        self.length_norm = length_norm
-        self.loss = find_loss(algorithm.loss)
-        self.loss_options = loss_options(algorithm.loss, algorithm.loss_options)
-        self.optimiser = Optimiser(self.model, actor, total_steps * actor.epochs * actor.mini_batches)
+        self.loss = find_loss(config.algorithm.loss)
+        self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
+        steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
+        self.optimiser = Optimiser(self.model, config.actor, steps)
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether only adapters train."""
+        return self.config.model.lora.rank > 0
 
     @dispatch(Dispatch.SPLIT)
+    def compute_reference_log_prob(self, data: DataProto) -> DataProto:
+        """As `compute_log_prob`, with the adapters off: the model that training started from."""
+        if not self.has_adapters:
+            raise ValueError("an actor without adapters is no reference for itself: all its weights change")
+        with lora.adapters_off(self.model):
+            return self.compute_log_prob(data)
+
+    @dispatch(Dispatch.SAME)
     def update_actor(self, data: DataProto, seed: int) -> DataProto:
-        """Follow the advantages; `meta_info["metrics"]` says what happened."""
+        """Follow the advantages; `meta_info["metrics"]` says what happened.
+
+        Every rank gets all rows and computes a share of each mini-batch.
+        """
         metrics = MetricSums()
-        for mini in mini_batches(data, self.actor, seed):
-            self._accumulate_gradient(mini, metrics)
-            metrics.add("actor/grad_norm", self.optimiser.step(), 1)
+        with lora.dropout_on(self.model) if self.has_adapters else nullcontext():
+            for mini in mini_batches(data, self.config.actor, seed):
+                self._accumulate_gradient(mini, metrics)
+                metrics.add("actor/grad_norm", self.optimiser.step(), 1)
         return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
 
+    @dispatch(Dispatch.SAME)
+    @torch.no_grad()
+    def score(self, ids: list[int], temperature: float) -> list[float]:
+        """Log-probs of `ids[1:]`: what an engine with the same weights must find too."""
+        input_ids = torch.tensor([ids], device=device())
+        positions = torch.arange(len(ids), device=device())[None]
+        log_probs, _ = self.policy(input_ids, positions, positions > 0, temperature)
+        scores: list[float] = log_probs[0, 1:].tolist()
+        return scores
+
+    @dispatch(Dispatch.SAME)
+    def weights(self) -> dict[str, Tensor]:
+        """What an engine needs after an update: all weights by their Hugging Face names, or the adapters' by peft's.
+
+        Rank 0 has them, on the CPU; a single rank gives its own tensors, not copies.
+        """
+        state = whole_state(self.model)
+        return lora.named_for_files(state) if self.has_adapters else state
+
+    @dispatch(Dispatch.RANK0)
+    def parameter_count(self) -> int:
+        """Weights of the whole model, whether they train or not."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @dispatch(Dispatch.SAME)
+    def save(self, checkpoint: Path) -> None:
+        """`actor/`, a Hugging Face directory or peft's, and beside it the optimiser's state; rank 0 writes."""
+        weights, state = self.weights(), self.optimiser.state_dict()
+        if rank() != 0:
+            return
+        if self.has_adapters:
+            lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, checkpoint / MODEL_DIRECTORY)
+        else:
+            save_model(self.model, self.tokenizer, checkpoint / MODEL_DIRECTORY, weights)
+        torch.save(state, checkpoint / OPTIMISER_FILE)
+
+    @dispatch(Dispatch.SAME)
+    def load(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint, in the same module that an engine may share."""
+        directory = checkpoint / MODEL_DIRECTORY
+        if self.has_adapters:
+            load_whole_state(self.model, lora.named_for_module(lora.read_adapters(directory)))
+        else:
+            load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
+        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+
+    def _load_model(self, model_dir: str) -> PreTrainedModel:
+        model = super()._load_model(model_dir)
+        if self.has_adapters:
+            lora.add_adapters(model, self.config.model.lora, self.config.trainer.seed)
+        return model
+
     def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
-        columns = mini.batch
-        denominators = Denominators.of(columns["response_mask"], columns["episode_index"], length_norm=self.length_norm)
-        for micro in iterate_micro_batches(mini, self.micro_batch_tokens):
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+        mini = placed(mini)
+        columns, algorithm = mini.batch, self.config.algorithm
+        denominators = Denominators.of(
+            columns["response_mask"], columns["episode_index"], length_norm=self.config.agent.max_episode_tokens
+        )
+        for micro in iterate_micro_batches(mini, self.micro_batch_tokens, own_rows(mini)):
             mask = columns["response_mask"][micro.rows]
             log_probs, entropy = self._forward(micro, mask)
             token_loss = self.loss(
@@ -86,30 +182,14 @@ class ActorWorker(ReferenceWorker):
                 self.loss_options,
             )
             tokens = int(mask.sum())
-            total = token_loss.loss_RT - self.actor.entropy_coefficient * entropy
-            if self.algorithm.kl.where == "loss":
-                kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], self.algorithm.kl.kind)
-                total = total + self.algorithm.kl.coefficient * kl
+            total = token_loss.loss_RT - self.config.actor.entropy_coefficient * entropy
+            if algorithm.kl.where == "loss":
+                kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], algorithm.kl.kind)
+                total = total + algorithm.kl.coefficient * kl
                 metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
-            loss = aggregate(total, mask, self.algorithm.aggregation, denominators.select(micro.rows))
+            loss = aggregate(total, mask, algorithm.aggregation, denominators.select(micro.rows))
             loss.backward()
             metrics.add("actor/pg_loss", token_loss.loss_RT.detach()[mask].sum(), tokens)
             metrics.add("actor/entropy", entropy.detach().sum(), tokens)
             for name, value in token_loss.sums.items():
                 metrics.add(f"actor/{name}", value, tokens)
-
-    @dispatch(Dispatch.RANK0)
-    def save(self, directory: Path) -> None:
-        """The model as a plain Hugging Face directory."""
-        save_model(self.model, self.tokenizer, directory)
-
-    @dispatch(Dispatch.RANK0)
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs beside the model."""
-        return self.optimiser.state_dict()
-
-    @dispatch(Dispatch.SAME)
-    def load(self, directory: Path, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint, in the same module that the engine shares."""
-        self.model.load_state_dict(load_causal_lm(str(directory)).state_dict())
-        self.optimiser.load_state_dict(state)

@@ -1,63 +1,63 @@
 """The critic: what a state is worth, before each sampled token and after the last one."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from openmanus_rl.algorithms.losses import Denominators, aggregate
 from openmanus_rl.algorithms.value_loss import value_loss
-from openmanus_rl.config.schema import CriticConfig
+from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.models.value import ValueModel
 from openmanus_rl.protocol import DataProto
-from openmanus_rl.workers.batching import iterate_micro_batches, to_responses
+from openmanus_rl.workers.balance import own_rows
+from openmanus_rl.workers.batching import iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.optim import Optimiser
+from openmanus_rl.workers.parallel import rank
+from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
+MODEL_DIRECTORY = "critic"
+OPTIMISER_FILE = "critic_optimiser.pt"
 
+
+@worker("critic")
 class CriticWorker:
     """A value model that starts from the policy's weights."""
 
-    def __init__(self, model_dir: str, critic: CriticConfig, total_steps: int) -> None:
+    def __init__(self, model_dir: str, config: RunConfig) -> None:
+        if config.trainer.deterministic:
+            torch.use_deterministic_algorithms(True)
+        self.critic = config.critic
         self.model = ValueModel.load(Path(model_dir))
-        self.critic = critic
-        self.optimiser = Optimiser(self.model, critic, total_steps * critic.epochs * critic.mini_batches)
+        shard(self.model, self.model.trunk)
+        steps = config.trainer.steps * self.critic.epochs * self.critic.mini_batches
+        self.optimiser = Optimiser(self.model, self.critic, steps)
 
     @dispatch(Dispatch.SPLIT)
     @torch.no_grad()
     def compute_values(self, data: DataProto) -> DataProto:
         """`values` before each sampled token, `final_values` after each row's last token."""
-        values = torch.zeros(data.batch["response_mask"].shape)
-        final_values = torch.zeros(len(data))
+        data = placed(data)
+        mask = data.batch["response_mask"]
+        values = torch.zeros(mask.shape, device=mask.device)
+        final_values = torch.zeros(len(data), device=mask.device)
         for micro in iterate_micro_batches(data, self.critic.micro_batch_tokens):
             after = self.model(micro.input_ids, None, micro.position_ids)
-            values[micro.rows] = to_responses(_before(after), micro, data.batch["response_mask"][micro.rows])
+            values[micro.rows] = to_responses(_before(after), micro, mask[micro.rows])
             final_values[micro.rows] = after.gather(1, micro.last[:, None]).squeeze(1)
-        return DataProto.from_dict({"values": values, "final_values": final_values})
+        return DataProto.from_dict({"values": values.cpu(), "final_values": final_values.cpu()})
 
-    @dispatch(Dispatch.SPLIT)
+    @dispatch(Dispatch.SAME)
     def update_critic(self, data: DataProto, seed: int) -> DataProto:
-        """Move the values towards the returns; `meta_info["metrics"]` says what happened."""
+        """Move the values towards the returns; `meta_info["metrics"]` says what happened.
+
+        Every rank gets all rows and computes a share of each mini-batch.
+        """
         metrics = MetricSums()
         for mini in mini_batches(data, self.critic, seed):
-            columns = mini.batch
-            denominators = Denominators.of(columns["response_mask"], columns["episode_index"])
-            for micro in iterate_micro_batches(mini, self.critic.micro_batch_tokens):
-                mask = columns["response_mask"][micro.rows]
-                after = self.model(micro.input_ids, None, micro.position_ids)
-                token_loss = value_loss(
-                    to_responses(_before(after), micro, mask),
-                    columns["values"][micro.rows],
-                    columns["returns"][micro.rows],
-                    mask,
-                    self.critic.value_clip,
-                )
-                loss = aggregate(token_loss.loss_RT, mask, "token-mean", denominators.select(micro.rows))
-                loss.backward()
-                metrics.add("critic/vf_loss", token_loss.loss_RT.detach().sum(), int(mask.sum()))
-                for name, value in token_loss.sums.items():
-                    metrics.add(f"critic/{name}", value, int(mask.sum()))
+            self._accumulate_gradient(mini, metrics)
             metrics.add("critic/grad_norm", self.optimiser.step(), 1)
         explained = _explained_variance(data.batch["values"], data.batch["returns"], data.batch["response_mask"])
         return DataProto(
@@ -66,21 +66,40 @@ class CriticWorker:
             }
         )
 
-    @dispatch(Dispatch.RANK0)
-    def save(self, directory: Path) -> None:
-        """The value model as a directory."""
-        self.model.save(directory)
-
-    @dispatch(Dispatch.RANK0)
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs beside the model."""
-        return self.optimiser.state_dict()
+    @dispatch(Dispatch.SAME)
+    def save(self, checkpoint: Path) -> None:
+        """`critic/`, the value model as a directory, and beside it the optimiser's state; rank 0 writes."""
+        weights, state = whole_state(self.model), self.optimiser.state_dict()
+        if rank() == 0:
+            self.model.save(checkpoint / MODEL_DIRECTORY, weights)
+            torch.save(state, checkpoint / OPTIMISER_FILE)
 
     @dispatch(Dispatch.SAME)
-    def load(self, directory: Path, state: dict[str, Any]) -> None:
+    def load(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
-        self.model.load_state_dict(ValueModel.load(directory).state_dict())
-        self.optimiser.load_state_dict(state)
+        load_whole_state(self.model, ValueModel.load(checkpoint / MODEL_DIRECTORY).state_dict())
+        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+
+    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+        mini = placed(mini)
+        columns = mini.batch
+        denominators = Denominators.of(columns["response_mask"], columns["episode_index"])
+        for micro in iterate_micro_batches(mini, self.critic.micro_batch_tokens, own_rows(mini)):
+            mask = columns["response_mask"][micro.rows]
+            after = self.model(micro.input_ids, None, micro.position_ids)
+            token_loss = value_loss(
+                to_responses(_before(after), micro, mask),
+                columns["values"][micro.rows],
+                columns["returns"][micro.rows],
+                mask,
+                self.critic.value_clip,
+            )
+            loss = aggregate(token_loss.loss_RT, mask, "token-mean", denominators.select(micro.rows))
+            loss.backward()
+            metrics.add("critic/vf_loss", token_loss.loss_RT.detach().sum(), int(mask.sum()))
+            for name, value in token_loss.sums.items():
+                metrics.add(f"critic/{name}", value, int(mask.sum()))
 
 
 def _before(after_BL: torch.Tensor) -> torch.Tensor:

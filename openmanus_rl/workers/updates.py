@@ -1,4 +1,4 @@
-"""What actor and critic updates share: mini-batches in a seeded order, micro-batches, global denominators."""
+"""What actor and critic updates share: mini-batches in a seeded order, and metrics over all that was computed."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,12 +7,14 @@ import torch
 
 from openmanus_rl.config.schema import OptimConfig
 from openmanus_rl.protocol import DataProto
+from openmanus_rl.workers.parallel import gathered
 
 
 def mini_batches(data: DataProto, config: OptimConfig, seed: int) -> Iterator[DataProto]:
     """`epochs` passes over the episodes in a shuffled order, each in `mini_batches` parts of like size.
 
-    The segments of an episode stay together, so that a mean per episode is one over whole episodes.
+    The segments of an episode stay together, so that a mean per episode is one over whole episodes. Every rank makes
+    the same ones.
     """
     episode_index = data.batch["episode_index"]
     episodes = torch.unique(episode_index)
@@ -36,4 +38,9 @@ class MetricSums:
         self._counts[name] += count
 
     def means(self) -> dict[str, float]:
-        return {name: total / max(self._counts[name], 1e-12) for name, total in self._sums.items()}
+        """Over what all ranks have added. All ranks must call."""
+        everything = MetricSums()
+        for sums, counts in gathered((dict(self._sums), dict(self._counts))):
+            for name, total in sums.items():
+                everything.add(name, total, counts[name])
+        return {name: total / max(everything._counts[name], 1e-12) for name, total in everything._sums.items()}

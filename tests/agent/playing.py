@@ -133,7 +133,7 @@ def setting(
     rewards: TokenRewards = turn_rewards,
     max_context: int = CONTEXT,
     engine_context: int = CONTEXT,
-    step_seconds: float = 20.0,
+    step_seconds: float = 120.0,
     client: type[NativeClient] = NativeClient,
     url: str | None = None,
     model: PreTrainedModel | None = None,
@@ -148,7 +148,7 @@ def setting(
             template=REACT,
             renderer=ChatRenderer(load_tokenizer(model_dir)),
             engine=engine,
-            client=client([url], patience=Patience(5.0, step_seconds, 1.0, tries=2, backoff_seconds=0.01)),
+            client=client([url], patience=Patience(120.0, step_seconds, 30.0, tries=2, backoff_seconds=0.01)),
             max_context=max_context,
         )
         played_by = OpenManusAgent(player, rollout, rewards)

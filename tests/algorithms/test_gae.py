@@ -14,7 +14,7 @@ SEEDS = st.integers(0, 10_000)
 FRACTIONS = st.sampled_from([0.0, 0.5, 0.95, 1.0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=SEEDS, gamma=FRACTIONS, lam=FRACTIONS)
 def test_gae_is_the_recursion_over_each_episodes_sampled_tokens_across_observations_and_segments(seed, gamma, lam):
     episodes = play(seed)
@@ -32,7 +32,7 @@ def test_gae_is_the_recursion_over_each_episodes_sampled_tokens_across_observati
     assert (answer.returns_RT[~batch.response_mask_RT] == 0).all()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS, padding=st.integers(0, 90))
 def test_gae_depends_on_neither_row_order_nor_padding(seed, padding):
     episodes = play(seed)

@@ -29,7 +29,7 @@ def by_formula(episodes: list[Played], options: GrpoOptions) -> dict[int, list[f
     return expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=SEEDS, siblings=st.integers(2, 5), normalise_std=st.booleans())
 def test_grpo_is_the_return_minus_the_siblings_mean_over_their_deviation_on_every_sampled_token(
     seed, siblings, normalise_std
@@ -43,7 +43,7 @@ def test_grpo_is_the_return_minus_the_siblings_mean_over_their_deviation_on_ever
     assert answer.returns_RT is None
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS, padding=st.integers(0, 20))
 def test_grpo_depends_on_neither_row_order_nor_padding(seed, padding):
     episodes = play(seed)
@@ -54,7 +54,7 @@ def test_grpo_depends_on_neither_row_order_nor_padding(seed, padding):
     )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=SEEDS, names=st.permutations([3, 50, 700]))
 def test_grpo_does_not_depend_on_the_groups_names_or_order(seed, names):
     episodes = play(seed)
@@ -64,7 +64,7 @@ def test_grpo_does_not_depend_on_the_groups_names_or_order(seed, names):
     assert torch.equal(grpo(moved_batch, GrpoOptions()).advantages_RT, grpo(plain_batch, GrpoOptions()).advantages_RT)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(rewards=st.lists(st.integers(-8, 8), min_size=2, max_size=6), shift=st.integers(-100, 100))
 def test_grpo_does_not_change_when_every_return_of_a_group_is_shifted(rewards, shift):
     plain = to_batch([outcome(name, 0, reward) for name, reward in enumerate(rewards)])

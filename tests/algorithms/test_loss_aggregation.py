@@ -28,7 +28,7 @@ def test_aggregation_by_hand_counts_an_episode_of_two_rows_once(mode, expected):
     assert aggregate(LOSS, MASK, mode, denominators).item() == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), mode=st.sampled_from(MODES), cut=st.integers(1, 7))
 def test_micro_batches_of_any_size_sum_to_the_mini_batch_in_loss_and_gradient(seed, mode, cut):
     generator = torch.Generator().manual_seed(seed)

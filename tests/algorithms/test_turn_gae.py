@@ -30,7 +30,7 @@ def by_formula(episode: Played, options: TurnGaeOptions) -> list[float]:
     return advantages
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), gamma=FRACTIONS, lam=FRACTIONS, gamma_token=FRACTIONS, lam_token=FRACTIONS)
 def test_turn_gae_is_gae_over_turns_and_inside_each_turn_gae_towards_its_target(
     seed, gamma, lam, gamma_token, lam_token
@@ -49,7 +49,7 @@ def test_turn_gae_is_gae_over_turns_and_inside_each_turn_gae_towards_its_target(
     assert (answer.advantages_RT[~batch.response_mask_RT] == 0).all()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), padding=st.integers(0, 90))
 def test_turn_gae_depends_on_neither_row_order_nor_padding(seed, padding):
     episodes = play(seed)

@@ -3,64 +3,90 @@
 import numpy as np
 import pytest
 import torch
+from toy_workers import Toy
 
+from openmanus_rl.distributed.processes import ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.protocol import DataProto, DataProtoError
-from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.balance import balanced_shares
+from openmanus_rl.workers.dispatch import Dispatch
 
 
-class Toy:
-    """Remembers its calls."""
+class SpiedProcess(ThisProcess):
+    """Lets a test look at its workers."""
 
-    def __init__(self, start: int) -> None:
-        self.total = start
-        self.calls: list[str] = []
-
-    @dispatch(Dispatch.SPLIT)
-    def double(self, data: DataProto, times: int = 1) -> DataProto:
-        """Twice each number, `times` times."""
-        self.calls.append(f"double {len(data)}")
-        answer = {"doubled": data.batch["number"] * 2**times}
-        return DataProto.from_dict(answer, meta_info={"metrics": {"rows": len(data)}})
-
-    @dispatch(Dispatch.SAME)
-    def add(self, amount: int) -> int:
-        self.calls.append(f"add {amount}")
-        self.total += amount
-        return self.total
-
-    @dispatch(Dispatch.RANK0)
-    def report(self, prefix: str) -> str:
-        self.calls.append("report")
-        return f"{prefix} {self.total}"
-
-    def private(self) -> None:
-        """Not marked."""
+    def workers(self, role):
+        return self._workers[role]
 
 
-def numbers(count):
+def toys(ranks, start=0):
+    processes = SpiedProcess(ranks)
+    return WorkerGroup(Toy, processes, "toy", start=start), processes.workers("toy")
+
+
+def numbers(count, lengths=None):
     names = np.array([f"n{index}" for index in range(count)], dtype=object)
-    return DataProto.from_dict({"number": torch.arange(count)}, {"name": names})
+    tensors = {"number": torch.arange(count)}
+    if lengths is not None:
+        tensors["attention_mask"] = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    return DataProto.from_dict(tensors, {"name": names})
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_split_divides_the_rows_and_joins_the_answers_in_order(ranks):
-    group = WorkerGroup(Toy, ranks, start=0)
+    group, workers = toys(ranks)
     answer = group.double(numbers(6))
     assert answer.batch["doubled"].tolist() == [0, 2, 4, 6, 8, 10]
-    assert [worker.calls for worker in group.workers] == [[f"double {6 // ranks}"]] * ranks
+    assert [worker.calls for worker in workers] == [[f"double {6 // ranks}"]] * ranks
     assert answer.meta_info["metrics"] == {"rows": [6 // ranks] * ranks}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_split_gives_every_rank_the_other_arguments_by_place_or_name(ranks):
-    group = WorkerGroup(Toy, ranks, start=0)
+    group, _ = toys(ranks)
     assert group.double(numbers(4), 2).batch["doubled"].tolist() == [0, 4, 8, 12]
     assert group.double(numbers(4), times=3).batch["doubled"].tolist() == [0, 8, 16, 24]
 
 
+def test_rows_are_divided_by_their_tokens_and_come_back_in_order():
+    lengths = [1, 90, 2, 3, 4, 80, 5, 1, 2]
+    group, workers = toys(2)
+    answer = group.double(numbers(9, lengths))
+    assert answer.batch["doubled"].tolist() == list(range(0, 18, 2))
+    shares = balanced_shares([float(length) for length in lengths], 2)
+    assert [worker.calls for worker in workers] == [[f"double {len(share)}"] for share in shares]
+    assert {1, 5} not in [set(share) & {1, 5} for share in shares]
+
+
+def test_more_ranks_than_rows_leaves_some_without_rows():
+    group, workers = toys(3)
+    assert group.double(numbers(2, [4, 9])).batch["doubled"].tolist() == [0, 2]
+    assert sorted(worker.calls[0] for worker in workers) == ["double 0", "double 1", "double 1"]
+
+
+def test_on_one_rank_nothing_is_copied():
+    group, _ = toys(1)
+    data = numbers(3, [1, 2, 3])
+    seen = []
+    group.local.double = lambda given: seen.append(given) or given
+    answer = group.double(data)
+    assert seen[0] is data
+    assert answer.batch["number"].data_ptr() == data.batch["number"].data_ptr()
+
+
+def test_an_answer_without_rows_keeps_what_each_rank_measured():
+    group, _ = toys(2)
+    assert group.nothing_but_metrics(numbers(3, [9, 1, 1])).meta_info["metrics"] == {"rows": [1, 2]}
+
+
+def test_an_answer_with_rows_missing_is_noticed():
+    group, _ = toys(2)
+    with pytest.raises(DataProtoError, match=r"toy.forget_a_row answered with 2 rows for 4"):
+        group.forget_a_row(numbers(4))
+
+
 def test_rows_that_do_not_divide_are_refused_unless_padding_is_enabled():
-    group = WorkerGroup(Toy, 2, start=0)
+    group, _ = toys(2)
     with pytest.raises(DataProtoError, match="3 rows do not divide into 2"):
         group.double(numbers(3))
     uneven = DataProto.from_dict({"number": torch.arange(3)}, auto_padding=True)
@@ -69,35 +95,38 @@ def test_rows_that_do_not_divide_are_refused_unless_padding_is_enabled():
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_same_calls_every_rank_with_the_same_and_answers_with_rank_0s(ranks):
-    group = WorkerGroup(Toy, ranks, start=10)
+    group, workers = toys(ranks, start=10)
     assert group.add(5) == 15
     assert group.add(amount=1) == 16
-    assert [worker.calls for worker in group.workers] == [["add 5", "add 1"]] * ranks
+    assert [worker.calls for worker in workers] == [["add 5", "add 1"]] * ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_rank0_calls_only_the_first(ranks):
-    group = WorkerGroup(Toy, ranks, start=3)
-    group.workers[-1].total += ranks - 1
+    group, workers = toys(ranks, start=3)
+    workers[-1].total += ranks - 1
     assert group.report(prefix="total") == "total 3"
-    assert [len(worker.calls) for worker in group.workers] == [1] + [0] * (ranks - 1)
+    assert [len(worker.calls) for worker in workers] == [1] + [0] * (ranks - 1)
 
 
 def test_ranks_are_workers_of_their_own_and_the_first_is_local():
-    group = WorkerGroup(Toy, 2, executor="inline", start=1)
-    assert group.local is group.workers[0]
-    assert group.workers[0] is not group.workers[1]
+    group, workers = toys(2)
+    assert group.local is workers[0]
+    assert workers[0] is not workers[1]
+
+
+def test_roles_share_processes_and_keep_apart():
+    processes = ThisProcess()
+    first = WorkerGroup(Toy, processes, "first", start=1)
+    second = WorkerGroup(Toy, processes, "second", start=2)
+    first.add(10)
+    assert (first.local.total, second.local.total) == (11, 2)
 
 
 @pytest.mark.parametrize("name", ["private", "total", "missing"])
 def test_what_is_not_marked_is_no_method_of_the_group(name):
     with pytest.raises(AttributeError, match=f"Toy.{name} is not marked with @dispatch"):
-        getattr(WorkerGroup(Toy, 1, start=0), name)
-
-
-def test_an_unknown_executor_is_refused():
-    with pytest.raises(ValueError, match="no executor 'rya'"):
-        WorkerGroup(Toy, 1, executor="rya", start=0)
+        getattr(toys(1)[0], name)
 
 
 def test_every_public_method_of_the_real_workers_is_marked():

@@ -40,7 +40,7 @@ TINY_RUN = [
 ]
 
 RUN: dict[str, list[str]] = {
-    r"openmanus-rl env list": [],
+    r"openmanus-rl (env|models) list": [],
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
@@ -48,7 +48,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
-    r"openmanus-rl (train|sft|eval|env|data)( \w+)? --help": [],
+    r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
@@ -63,12 +63,19 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"openmanus-rl models get smollm2-135m.*": "tests/models/test_packaged.py::test_the_real_smollm2_answers",
+    r"openmanus-rl env serve searchqa": "tests/envs/test_searchqa.py::test_an_agentgym_client_searches_and_answers",
+    r"openmanus-rl env serve sqlgym": "tests/envs/test_sqlgym.py::test_an_agentgym_client_asks_once",
+    r"openmanus-rl env serve todo": "tests/envs/test_todo.py::test_an_agentgym_client_calls_tools",
+    r"openmanus-rl env serve weather": "tests/envs/test_weather.py::test_an_agentgym_client_asks_for_the_weather",
+    r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
     r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
     r"openmanus-rl env (record|replay) .*": (
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",
@@ -155,7 +162,7 @@ def run_command(command: str, shows_output: bool, expect: int) -> str:
     if any(re.fullmatch(pattern, command) for pattern in HELPS):
         words = shlex.split(command)
         words[0] = sys.executable if words[0] == "python" else words[0]
-        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=240).stdout
     as_cli = re.sub(r"^\./train_(grpo|ppo)\.sh", r"openmanus-rl train --algorithm \1", command)
     for pattern, extra in RUN.items():
         if re.fullmatch(pattern, as_cli):
@@ -207,7 +214,7 @@ def test_the_test_that_covers_a_command_exists(test_id):
 def test_requests_shown_are_answered_as_shown(maze_url, block):
     a_line_each = block.text.replace("curl -s", "curl -sS -w '\\n'")
     script = a_line_each.replace(f"http://127.0.0.1:{PORT}", maze_url)
-    done = subprocess.run(["bash", "-euc", script], check=True, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-euc", script], check=True, capture_output=True, text=True, timeout=240)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line]
     assert answers == [json.loads(line) for line in block.output.splitlines()]
 
@@ -300,7 +307,8 @@ def test_stop_reasons_are_described_as_they_are():
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
 def test_every_option_of_a_world_is_described(name):
-    described = section(DOCS / "environments.md", f"### {name}")
+    page = DOCS / "worlds" / f"{name}.md"
+    described = page.read_text(encoding="utf-8") if page.exists() else section(DOCS / "environments.md", f"### {name}")
     for option, parameter in inspect.signature(ENVIRONMENTS[name]).parameters.items():
         default = str(parameter.default).lower() if isinstance(parameter.default, bool) else parameter.default
         shown = f"`{option}`" if default is None else f"`{option}={default}`"
@@ -312,3 +320,10 @@ def test_the_sizes_of_splits_are_those_described():
     for name in ("wordle", "textcraft"):
         sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
         assert rows[name] == [str(size) for size in sizes]
+
+
+@pytest.mark.parametrize("name", ["searchqa", "sqlgym", "todo", "weather", "webshop"])
+def test_the_sizes_of_splits_on_a_world_s_page_are_those_it_has(name):
+    first = table(section(DOCS / "worlds" / f"{name}.md", "## Items and splits"))[0]
+    sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
+    assert first[1:] == [str(size) for size in sizes]

@@ -7,13 +7,21 @@ from doc_pages import ROOT
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.algorithms.credit import CreditBatch
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.distributed.processes import ThisProcess
+from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.envs import Task
 from openmanus_rl.envs.base import SPLITS, EpisodeOver
 from openmanus_rl.envs.baselines import baseline_success
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
+from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import score_episode
+from openmanus_rl.workers.registry import find_worker
 
+CURIOUS = "examples/curiosity_worker.py:CuriousActor"
+NOVELTY = "examples/novelty_worker.py:Novelty"
 CORRIDOR = "examples/corridor_world.py:Corridor"
 LEAVE_ONE_OUT = "examples/leave_one_out.py:leave_one_out"
 SHORT_WAY = "examples/short_way_reward.py:compute_score"
@@ -89,3 +97,74 @@ def test_the_estimator_compares_each_episode_with_the_mean_of_the_others():
     answer = find_estimator(LEAVE_ONE_OUT)(batch, estimator_options(LEAVE_ONE_OUT, {"scale": 2.0}))
     expected = 2 * torch.tensor([1 - 0.25, 0 - 0.75, 0.5 - 0.5, 3.0 - 1.0, 1.0 - 3.0])
     torch.testing.assert_close(answer.advantages_RT, expected[:, None] * mask)
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    build_tiny_model(directory, ["Thought: go Action: up"] * 3, TinyModelSpec(hidden_size=32, heads=2), seed=1)
+    return directory
+
+
+def answers(*tokens: int) -> DataProto:
+    """An episode of two turns for each: first the token twice, then token 7; with an observation between."""
+    responses = torch.tensor([[token, token, 1, 7] for token in tokens])
+    mask = torch.tensor([[True, True, False, True]]).repeat(len(tokens), 1)
+    prompts = torch.full((len(tokens), 2), 3)
+    return DataProto.from_dict(
+        {
+            "prompts": prompts,
+            "responses": responses,
+            "input_ids": torch.cat([prompts, responses], dim=1),
+            "attention_mask": torch.ones(len(tokens), 6, dtype=torch.long),
+            "response_mask": mask,
+            "turn_index": torch.tensor([[0, 0, -1, 1]]).repeat(len(tokens), 1),
+            "episode_index": torch.arange(len(tokens)),
+            "old_log_probs": torch.full(mask.shape, -6.0) * mask,
+            "advantages": torch.zeros(mask.shape),
+        }
+    )
+
+
+def test_the_curious_actor_likes_rare_answers_and_remembers_them(model_dir, tmp_path):
+    config = RunConfig(actor={"mini_batches": 1}, trainer={"workers": {"actor": CURIOUS}})
+    actor = WorkerGroup(
+        find_worker(config.trainer.workers["actor"]), ThisProcess(), "actor", model_dir=str(model_dir), config=config
+    )
+    data = answers(5, 5, 9)
+
+    def curiosity(actor):
+        return actor.update_actor(data, 0).meta_info["metrics"]["actor/curiosity"]
+
+    # Tokens of the answers 5 5 (twice, two tokens each time), 9 9, and 7 (three times).
+    first = 0.1 * (2 + 2 / 2**0.5 + 2 + 1 + 1 / 2**0.5 + 1 / 3**0.5) / 9
+    assert curiosity(actor) == pytest.approx(first)
+    assert not data.batch["advantages"].any(), "the batch is the caller's"
+    actor.save(tmp_path)
+    second = curiosity(actor)
+    assert second < 0.7 * first
+    resumed = WorkerGroup(find_worker(CURIOUS), ThisProcess(), "actor", model_dir=str(model_dir), config=config)
+    resumed.load(tmp_path)
+    assert curiosity(resumed) == second
+
+
+def test_the_curious_actor_learns_from_its_curiosity_alone(model_dir):
+    config = RunConfig(actor={"mini_batches": 1})
+    plain, curious = (find_worker(name)(str(model_dir), config) for name in ("actor", CURIOUS))
+    norms = [
+        worker.update_actor(answers(5, 9), 0).meta_info["metrics"]["actor/grad_norm"] for worker in (plain, curious)
+    ]
+    assert norms[0] == 0
+    assert norms[1] > 0
+
+
+def test_rare_behaviour_is_paid_more_and_a_rows_other_tokens_keep_their_scores():
+    data = answers(5, 5, 9)
+    data.batch["token_level_scores"] = torch.zeros(data.batch["response_mask"].shape)
+    before = data.batch["token_level_scores"].clone()
+    paid = find_worker(NOVELTY)("", RunConfig()).enrich(data).batch["token_level_scores"]
+    bonus = paid.sum(dim=1)
+    assert bonus[0] == pytest.approx(0.05 / 2**0.5)
+    assert bonus[1] == bonus[0] < bonus[2] == pytest.approx(0.05)
+    assert (paid != 0).sum(dim=1).tolist() == [1, 1, 1]
+    assert torch.equal(data.batch["token_level_scores"], before), "the batch is the caller's"

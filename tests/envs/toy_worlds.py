@@ -86,7 +86,9 @@ class Counter(Environment):
 
 
 class Moody(Counter):
-    """Hangs for `nap` seconds, sleeps a moment, crashes or talks nonsense when told to."""
+    """Hangs for `nap` seconds or until `wake` is set, sleeps a moment, crashes or talks nonsense when told to."""
+
+    wake = threading.Event()
 
     def __init__(self, goal: int = 3, nap: float = 30.0) -> None:
         super().__init__(goal)
@@ -94,7 +96,7 @@ class Moody(Counter):
 
     def misbehave(self, action: str) -> None:
         if action == "hang":
-            time.sleep(self.nap)
+            self.wake.wait(self.nap)
         if action == "doze":
             time.sleep(0.3)
         if action == "crash":

@@ -1,15 +1,16 @@
 """Requests end, whatever happens: aborts, deadlines, new weights, broken models, other event loops."""
 
 import asyncio
-import random
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
-from small_models import VOCABULARY, build, count_computed_tokens
+from metered import PATIENCE, Metered
+from small_models import build, count_computed_tokens, random_ids
 
 from openmanus_rl.errors import UserError
+from openmanus_rl.inference import scheduler
 from openmanus_rl.inference.base import FinishReason, SamplingParams
 from openmanus_rl.inference.embedded import EmbeddedEngine
 
@@ -21,28 +22,22 @@ def engine(llama) -> EmbeddedEngine:
     return EmbeddedEngine(llama)
 
 
-def random_ids(length: int, seed: int) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
-
-
-def slowed(model, seconds: float) -> None:
-    model.register_forward_pre_hook(lambda *_: time.sleep(seconds))
-
-
 def run(coroutine):
-    """In an event loop of its own, and never for long."""
-    return asyncio.run(asyncio.wait_for(coroutine, 30))
+    """In an event loop of its own, and not for ever."""
+    return asyncio.run(asyncio.wait_for(coroutine, PATIENCE))
 
 
 def test_abort_ends_the_running_request_with_what_it_has_and_leaves_others_alone(llama, engine):
-    slowed(llama, 0.002)
+    forwards = Metered(llama)
 
     async def scenario() -> None:
         aborted = asyncio.create_task(engine.generate([1], ENDLESS, seed=0, session="a"))
         other = asyncio.create_task(engine.generate([2], SamplingParams(60), seed=0, session="b"))
-        await asyncio.sleep(0.05)
+        forwards.allow(20)
+        await forwards.reach(21)
         engine.abort("a")
         engine.abort("nobody")
+        forwards.allow()
         completion = await aborted
         assert completion.finish_reason is FinishReason.ABORTED
         assert 0 < len(completion.token_ids) < 250
@@ -57,48 +52,65 @@ def test_abort_ends_the_running_request_with_what_it_has_and_leaves_others_alone
     run(scenario())
 
 
-def test_a_deadline_returns_what_was_sampled_until_then(llama, engine):
-    slowed(llama, 0.005)
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    """The scheduler's time, in a list that a test can write to."""
+    now = [100.0]
+    monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_a_deadline_returns_what_was_sampled_until_then(llama, engine, clock):
+    def take_a_second(*_: object) -> None:
+        clock[0] += 1
+
+    llama.register_forward_pre_hook(take_a_second)
 
     async def scenario() -> None:
-        start = time.monotonic()
-        completion = await engine.generate([1], ENDLESS, seed=0, session="a", deadline=start + 0.1)
+        completion = await engine.generate([1], ENDLESS, seed=0, session="a", deadline=clock[0] + 20)
         assert completion.finish_reason is FinishReason.DEADLINE
-        assert 0 < len(completion.token_ids) < 250
-        assert time.monotonic() - start < 0.5
-        late = await engine.generate([1], ENDLESS, seed=0, session="a", deadline=start)
+        assert len(completion.token_ids) == 20
+        late = await engine.generate([1], ENDLESS, seed=0, session="a", deadline=clock[0] - 1)
         assert (late.token_ids, late.finish_reason) == ([], FinishReason.DEADLINE)
 
     run(scenario())
 
 
-def test_a_request_that_waits_for_a_row_also_meets_its_deadline_and_its_abort(llama):
-    slowed(llama, 0.005)
+def test_a_request_that_waits_for_a_row_also_meets_its_deadline_and_its_abort(llama, clock):
+    forwards = Metered(llama)
     engine = EmbeddedEngine(llama, max_sessions=1)
 
     async def scenario() -> None:
         running = asyncio.create_task(engine.generate([1], ENDLESS, seed=0, session="a"))
-        await asyncio.sleep(0.02)
-        soon = time.monotonic() + 0.05
-        expired = await engine.generate([2], ENDLESS, seed=0, session="b", deadline=soon)
+        forwards.allow(5)
+        await forwards.reach(6)
+        late = asyncio.create_task(engine.generate([2], ENDLESS, seed=0, session="b", deadline=clock[0] + 1))
+        await asyncio.sleep(0)
+        clock[0] += 2
+        forwards.allow(5)
+        expired = await late
         assert (expired.token_ids, expired.finish_reason) == ([], FinishReason.DEADLINE)
         waiting = asyncio.create_task(engine.generate([2], ENDLESS, seed=0, session="c"))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
         engine.abort("c")
+        forwards.allow(5)
         assert (await waiting).finish_reason is FinishReason.ABORTED
         assert not running.done()
         engine.release("a")
+        forwards.allow()
         assert (await running).finish_reason is FinishReason.ABORTED
 
     run(scenario())
 
 
 def test_a_cancelled_task_takes_its_request_out_of_the_batch(llama, engine):
-    slowed(llama, 0.002)
+    forwards = Metered(llama)
 
     async def scenario() -> None:
+        forwards.allow(5)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(engine.generate([1], ENDLESS, seed=0, session="a"), 0.05)
+        forwards.allow()
         again = await engine.generate([1], SamplingParams(2), seed=0, session="a")
         assert len(again.token_ids) == 2
 
@@ -127,28 +139,31 @@ def test_one_engine_serves_one_event_loop_after_another_and_keeps_its_sessions(l
 
 
 def test_an_event_loop_that_ends_in_the_middle_harms_no_later_one(llama, engine):
-    slowed(llama, 0.002)
+    forwards = Metered(llama)
 
     async def walk_away() -> None:
         asyncio.create_task(engine.generate([1], ENDLESS, seed=0, session="a"))  # noqa: RUF006 - left on purpose
-        await asyncio.sleep(0.03)
+        forwards.allow(5)
+        await forwards.reach(6)
 
     run(walk_away())
+    forwards.allow()
     assert len(run(engine.generate([1], SamplingParams(3), seed=0, session="a")).token_ids) == 3
 
 
 def test_the_event_loop_goes_on_while_the_model_computes(llama, engine):
-    slowed(llama, 0.05)
+    forwards = Metered(llama)
 
-    async def scenario() -> int:
-        ticks = 0
+    async def scenario() -> None:
         task = asyncio.create_task(engine.generate([1, 2], SamplingParams(4), seed=0, session="a"))
-        while not task.done():
-            await asyncio.sleep(0.005)
-            ticks += 1
-        return ticks
+        await forwards.reach(1)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        forwards.allow()
+        assert len((await task).token_ids) == 4
 
-    assert run(scenario()) > 15
+    run(scenario())
 
 
 def test_a_failing_forward_fails_its_requests_and_leaves_the_engine_usable(llama, engine):
@@ -230,14 +245,18 @@ def test_a_state_dict_is_loaded_and_a_wrong_one_refused():
 
 
 def test_each_token_carries_the_version_it_was_sampled_with_across_an_update_in_the_middle(llama, engine):
-    slowed(llama, 0.002)
+    forwards = Metered(llama)
     prompt = random_ids(20, seed=0)
 
     async def scenario() -> None:
         task = asyncio.create_task(engine.generate(prompt, SamplingParams(100), seed=0, session="a"))
-        await asyncio.sleep(0.08)
+        forwards.allow(30)
+        await forwards.reach(31)
         old = {name: tensor.clone() for name, tensor in llama.state_dict().items()}
-        await engine.update_weights({name: tensor * 1.2 for name, tensor in old.items()}, 1)
+        update = asyncio.create_task(engine.update_weights({name: 1.2 * old[name] for name in old}, 1))
+        await asyncio.sleep(0)
+        forwards.allow()
+        await update
         completion = await task
         switch = completion.versions.index(1)
         assert 0 < switch < 100
@@ -253,12 +272,16 @@ def test_each_token_carries_the_version_it_was_sampled_with_across_an_update_in_
 
 
 def test_close_ends_what_runs_and_refuses_what_comes(llama, engine):
-    slowed(llama, 0.002)
+    forwards = Metered(llama)
 
     async def scenario() -> None:
         running = asyncio.create_task(engine.generate([1], ENDLESS, seed=0, session="a"))
-        await asyncio.sleep(0.03)
-        await engine.close()
+        forwards.allow(5)
+        await forwards.reach(6)
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        forwards.allow()
+        await closing
         assert (await running).finish_reason is FinishReason.ABORTED
         with pytest.raises(RuntimeError, match="closed"):
             await engine.generate([1], ENDLESS, seed=0, session="a")

@@ -57,10 +57,10 @@ def test_a_chunk_of_a_future_can_be_sent_to_a_worker():
 
 def test_ray_references_are_collected_as_well():
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=1, include_dashboard=False)
+    ray.init("local", num_cpus=1, include_dashboard=False)
     try:
         data = example(4)
         future = DataProtoFuture.concat([ray.put(data[:2]), ray.put(data[2:])])
-        assert_same(future.get(timeout=60), data)
+        assert_same(future.get(timeout=240), data)
     finally:
         ray.shutdown()

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from same_proto import assert_same
 
@@ -18,10 +18,7 @@ from openmanus_rl.protocol import (
     unpad_dataproto,
 )
 
-settings.register_profile(
-    "protocol", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-properties = settings(settings.get_profile("protocol"))
+properties = settings(max_examples=40)
 
 DTYPES = [
     torch.float32,

@@ -1,10 +1,14 @@
 """`openmanus-rl eval` of a checkpoint plays what the trainer's validation played, token by token."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from tiny_runs import json_lines, played_tokens
 
+from openmanus_rl.models.load import has_adapters
+from openmanus_rl.trainer.run import train
 from openmanus_rl.trainer.standalone import config_of, evaluate_model, run_of
 
 
@@ -55,3 +59,19 @@ def test_a_run_that_asked_for_a_port_is_evaluated_beside_it(grpo_run):
         assert config_of(grpo_run, []).env.base_port is None
     finally:
         stored.write_text(text)
+
+
+def test_a_checkpoint_that_holds_adapters_is_evaluated_also_after_the_run_was_moved(place, tmp_path):
+    run = train(place.config("model.lora.rank=4", "actor.lr=0.05", "trainer.steps=2", "trainer.name=adapters"))
+    moved = Path(shutil.move(run, tmp_path / "moved"))
+    actor = moved / "checkpoints" / "step_000002" / "actor"
+    assert has_adapters(actor)
+    reports = [
+        evaluate_model(config_of(moved, []), str(model), "validation", None, None).metrics["val/return"]
+        for model in (moved, moved / "initial_model")
+    ]
+    lines = json_lines(moved / "metrics.jsonl")
+    # Merged weights differ in the last bits from weights beside adapters, so a rare token may differ too.
+    assert reports[0] == pytest.approx(lines[-1]["val/return"], abs=0.2)
+    assert reports[1] == lines[0]["val/return"]
+    assert reports[0] != reports[1]

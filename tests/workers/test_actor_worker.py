@@ -12,10 +12,9 @@ from training_cases import (
     more_padding,
     parameters,
     play_rows,
+    reference_worker,
     tokens_of,
 )
-
-from openmanus_rl.workers.actor import ReferenceWorker
 
 AGGREGATIONS = ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 EVERYTHING = {"kl": {"where": "loss", "coefficient": 0.3}}
@@ -60,8 +59,7 @@ def test_the_rollouts_of_these_tests_have_several_turns_and_prompts_and_observat
 @pytest.mark.parametrize("micro_batch_tokens", [1, 200, 8192])
 def test_log_probs_of_trainer_and_engine_agree(model_dir, batch, micro_batch_tokens):
     assert gap(actor_worker(model_dir, micro_batch_tokens=micro_batch_tokens), batch) <= 1e-4
-    reference = ReferenceWorker(str(model_dir), micro_batch_tokens, TEMPERATURE)
-    assert gap(reference, batch) <= 1e-4
+    assert gap(reference_worker(model_dir, micro_batch_tokens=micro_batch_tokens), batch) <= 1e-4
 
 
 def test_log_probs_agree_after_an_update_that_the_engine_shares(model_dir, batch):
@@ -72,7 +70,7 @@ def test_log_probs_agree_after_an_update_that_the_engine_shares(model_dir, batch
 
 
 def test_log_probs_are_those_of_another_temperature_if_another_was_sampled(model_dir, batch):
-    assert gap(ReferenceWorker(str(model_dir), 8192, 1.0), batch) > 1e-2
+    assert gap(reference_worker(model_dir, temperature=1.0), batch) > 1e-2
 
 
 def test_entropy_is_that_of_the_whole_distribution(model_dir, batch):
@@ -187,9 +185,7 @@ def test_the_clip_is_the_configs(model_dir, batch):
 def test_kl_in_the_loss_pulls_towards_the_reference(model_dir, batch):
     worker = actor_worker(model_dir, {"kl": {"where": "loss", "coefficient": 1.0}}, lr=2e-3, mini_batches=1)
     batch.batch["advantages"].zero_()
-    batch.batch["ref_log_prob"] = (
-        ReferenceWorker(str(model_dir), 8192, TEMPERATURE).compute_log_prob(batch).batch["log_probs"]
-    )
+    batch.batch["ref_log_prob"] = reference_worker(model_dir).compute_log_prob(batch).batch["log_probs"]
     with torch.no_grad():
         for parameter in worker.model.parameters():
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
@@ -231,12 +227,11 @@ def test_a_saved_actor_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     config = {"lr": 3e-3, "warmup_steps": 2, "final_lr_ratio": 0.1, "epochs": 2}
     worker = actor_worker(model_dir, **config)
     worker.update_actor(batch, 1)
-    worker.save(tmp_path / "actor")
-    torch.save(worker.state_dict(), tmp_path / "state.pt")
+    worker.save(tmp_path)
 
     resumed = actor_worker(model_dir, **config)
     shared_with_the_engine = resumed.model.get_output_embeddings().weight
-    resumed.load(tmp_path / "actor", torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.load(tmp_path)
     assert resumed.model.get_output_embeddings().weight is shared_with_the_engine
     assert torch.equal(parameters(resumed.model), parameters(worker.model))
     first, second = worker.update_actor(batch, 2).meta_info, resumed.update_actor(batch, 2).meta_info
@@ -256,3 +251,26 @@ def test_the_seed_decides_the_mini_batches(model_dir, batch):
         after.append(parameters(worker.model))
     assert torch.equal(after[0], after[1])
     assert not torch.equal(after[0], after[2])
+
+
+def test_a_score_is_the_log_prob_of_each_token_but_the_first(model_dir, batch):
+    worker = actor_worker(model_dir)
+    ids, _ = tokens_of(batch, 1)
+    with torch.no_grad():
+        log_probs = torch.log_softmax(worker.model(input_ids=ids[None]).logits[0, :-1] / 0.5, -1)
+    expected = log_probs.gather(-1, ids[1:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(worker.score(ids.tolist(), 0.5)), expected, atol=1e-5, rtol=0)
+
+
+def test_weights_are_the_models_own_tensors_under_their_hugging_face_names(model_dir):
+    worker = actor_worker(model_dir)
+    weights = worker.weights()
+    state = worker.model.state_dict()
+    assert weights.keys() == state.keys()
+    assert all(weights[name].data_ptr() == tensor.data_ptr() for name, tensor in state.items())
+    assert worker.parameter_count() == parameters(worker.model).numel()
+
+
+def test_an_actor_whose_weights_all_change_is_no_reference(model_dir, batch):
+    with pytest.raises(ValueError, match="without adapters"):
+        actor_worker(model_dir).compute_reference_log_prob(batch)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from training_cases import critic_worker, distance, in_row, more_padding, parameters, tokens_of
+from training_cases import critic_worker, distance, in_row, more_padding, parameters, run_config, tokens_of
 
 from openmanus_rl.workers.critic import CriticWorker
 
@@ -43,7 +43,7 @@ def test_values_do_not_depend_on_padding_or_the_order_of_rows(model_dir, batch):
 
 
 def test_a_new_critic_thinks_everything_worth_nothing(model_dir, batch):
-    worker = CriticWorker(str(model_dir), critic_worker(model_dir).critic, total_steps=1)
+    worker = CriticWorker(str(model_dir), run_config())
     answer = worker.compute_values(batch).batch
     assert not answer["values"].any()
     assert not answer["final_values"].any()
@@ -116,10 +116,9 @@ def test_a_value_beyond_the_clip_gets_no_gradient_for_going_on(model_dir, batch)
 def test_a_saved_critic_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = critic_worker(model_dir)
     worker.update_critic(batch, 1)
-    worker.save(tmp_path / "critic")
-    torch.save(worker.state_dict(), tmp_path / "state.pt")
+    worker.save(tmp_path)
     resumed = critic_worker(model_dir)
-    resumed.load(tmp_path / "critic", torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.load(tmp_path)
     assert torch.equal(parameters(resumed.model), parameters(worker.model))
     assert worker.update_critic(batch, 2).meta_info == resumed.update_critic(batch, 2).meta_info
     assert torch.equal(parameters(resumed.model), parameters(worker.model))

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from toy_worlds import Counter
 
 from openmanus_rl.agent.rows import episodes_to_rows
-from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, CriticConfig
+from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
 from openmanus_rl.protocol import DataProto
-from openmanus_rl.workers.actor import ActorWorker
+from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
 from openmanus_rl.workers.critic import CriticWorker
 from openmanus_rl.workers.updates import MetricSums
 
@@ -44,20 +44,27 @@ def play_rows(model_dir: Path, model: Any = None, seeds: range = range(6)) -> Da
     return rows
 
 
+def run_config(**sections: dict[str, Any]) -> RunConfig:
+    """A run of ten steps that samples as `play_rows` does."""
+    common = {
+        "agent": {"max_episode_tokens": LENGTH_NORM},
+        "rollout": {"temperature": TEMPERATURE},
+        "trainer": {"steps": 10},
+    }
+    return RunConfig(**{**common, **sections})
+
+
 def actor_worker(model_dir: Path, algorithm: dict[str, Any] | None = None, **actor: Any) -> ActorWorker:
-    return ActorWorker(
-        model_dir=str(model_dir),
-        actor=ActorConfig(**actor),
-        algorithm=AlgorithmConfig(**(algorithm or {})),
-        temperature=TEMPERATURE,
-        length_norm=LENGTH_NORM,
-        total_steps=10,
-    )
+    return ActorWorker(str(model_dir), run_config(algorithm=algorithm or {}, actor=actor))
+
+
+def reference_worker(model_dir: Path, temperature: float = TEMPERATURE, **actor: Any) -> ReferenceWorker:
+    return ReferenceWorker(str(model_dir), run_config(rollout={"temperature": temperature}, actor=actor))
 
 
 def critic_worker(model_dir: Path, **critic: Any) -> CriticWorker:
     """With a head that has learnt something: a new one says 0 everywhere."""
-    worker = CriticWorker(str(model_dir), CriticConfig(**critic), total_steps=10)
+    worker = CriticWorker(str(model_dir), run_config(critic=critic))
     with torch.no_grad():
         worker.model.head.weight.normal_(std=0.3, generator=torch.Generator().manual_seed(2))
     return worker

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.service.agentgym import agentgym_routes, complaint
+from openmanus_rl.envs.service.agentgym_indexed import indexed_routes
 from openmanus_rl.envs.service.lane import StepLane
 from openmanus_rl.envs.service.native import NativeRoutes
 from openmanus_rl.envs.service.problems import Problem
@@ -58,8 +59,9 @@ def build_app(
             await sessions.shut_down(SHUT_DOWN_SECONDS)
 
     agentgym = agentgym_routes(sessions)
+    wire = [*(agentgym.routes() if agentgym else []), *indexed_routes(sessions)]
     app: ASGIApp = Starlette(
-        routes=[*(agentgym.routes() if agentgym else []), *native.routes(), Route("/", greet)],
+        routes=[*wire, *native.routes(), Route("/", greet)],
         exception_handlers={Problem: _tell_problem, HTTPException: _tell_http_error},
         lifespan=lifespan,
     )
