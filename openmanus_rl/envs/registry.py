@@ -4,8 +4,10 @@ import sys
 from typing import Any
 
 from openmanus_rl.envs.alfworld import AlfWorld
+from openmanus_rl.envs.babyai import BabyAI
 from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.distant import distant_world
+from openmanus_rl.envs.gym import GymWorld
 from openmanus_rl.envs.install import python_for
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.envs.sciworld import SciWorld
@@ -19,7 +21,7 @@ from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (AlfWorld, Maze, SciWorld, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
+for _world in (AlfWorld, BabyAI, GymWorld, Maze, SciWorld, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 

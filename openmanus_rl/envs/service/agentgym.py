@@ -37,6 +37,8 @@ class Family:
     reset_fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     """Further fields of a reset: type and default."""
     step_answer: tuple[str, ...] = ("observation", "reward", "done")
+    observation_answer: tuple[str, ...] = ()
+    """What GET /observation tells; none of these: the observation itself."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for worlds made through these routes, where the world takes them."""
     tells: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -65,6 +67,14 @@ FAMILIES: Mapping[str, Family] = {
         starts_on_create=True,
         options={"echo": False},
         lists={"filtered_vocab": methodcaller("filtered_vocab")},
+    ),
+    "babyai": Family(
+        reset_key="data_idx",
+        reset_answer=("observation", "reward", "score", "deleted", "done"),
+        step_answer=("observation", "reward", "score", "done"),
+        observation_answer=("observation", "reward", "score", "done", "deleted"),
+        silent_when_over=True,
+        tells={"score": attrgetter("score")},
     ),
     "alfworld": Family(
         reset_key="game",
@@ -175,7 +185,9 @@ class AgentGymRoutes:
     async def observation(self, request: Request) -> Any:
         async with self._sessions.using(_query_id(request)) as session:
             self._refuse_when_over(session)
-            return session.progress.observation.text
+            if not self._family.observation_answer:
+                return session.progress.observation.text
+            return await self._start_answer(session, self._family.observation_answer)
 
     def _list_route(self, question: Callable[[Environment], Any]) -> Handler:
         async def answer(request: Request) -> Any:
