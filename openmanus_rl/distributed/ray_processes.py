@@ -1,7 +1,7 @@
 """A pool of processes on a Ray cluster: where they are placed, how they are called, and what their loss looks like."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,16 +109,18 @@ class RayProcesses:
         if not self.independent:
             raise RankLost(self.name, rank, str(lost.place), "what its workers had learnt is lost with it")
         ray.kill(lost.handle)
-        handle = self._start(lost.bundle)
         deadline = time.monotonic() + self.start_timeout
-        answer = handle.place.remote()
-        while not ray.wait([answer], timeout=POLL_SECONDS)[0]:
-            if time.monotonic() > deadline or not (wait_for_room or _has_room(self._reservation)):
-                ray.kill(handle)
+
+        def is_hopeless() -> bool:
+            return time.monotonic() > deadline or not (wait_for_room or _has_room(self._reservation))
+
+        while (started := self._started_again(rank, is_hopeless)) is None:
+            if is_hopeless():
                 return False
-        self.ranks[rank] = Rank(handle, lost.bundle, lost.index, self._place(rank, answer))
+            time.sleep(POLL_SECONDS)
+        self.ranks[rank] = started
         for role, (code, arguments) in self._roles.items():
-            self._answers(role, "__init__", [handle.create.remote(role, code, arguments)], first_rank=rank)
+            self._answers(role, "__init__", [started.handle.create.remote(role, code, arguments)], first_rank=rank)
         return True
 
     def close(self) -> None:
@@ -129,6 +131,20 @@ class RayProcesses:
             ray.kill(rank.handle)
         self.ranks = []
         remove_placement_group(self._reservation)
+
+    def _started_again(self, rank: int, is_hopeless: Callable[[], bool]) -> Rank | None:
+        """A process in the place of the rank's; None if it did not start, say on a node that is about to go."""
+        lost = self.ranks[rank]
+        handle = self._start(lost.bundle)
+        answer = handle.place.remote()
+        while not ray.wait([answer], timeout=POLL_SECONDS)[0]:
+            if is_hopeless():
+                ray.kill(handle)
+                return None
+        try:
+            return Rank(handle, lost.bundle, lost.index, self._place(rank, answer))
+        except RankLost:
+            return None
 
     def _start_all(self, deadline: float) -> list[Rank]:
         slots = [(bundle, index) for bundle in range(self.pool.nodes) for index in range(self.pool.ranks_per_node)]

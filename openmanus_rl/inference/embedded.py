@@ -23,6 +23,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
 from openmanus_rl.inference.deterministic import FixedShapeScheduler
+from openmanus_rl.inference.requests import check_request
 from openmanus_rl.inference.scheduler import Scheduler
 from openmanus_rl.inference.sessions import Request
 from openmanus_rl.models.lora import is_adapter, named_for_module
@@ -93,7 +94,7 @@ class EmbeddedEngine(InferenceEngine):
         session: str,
         deadline: float | None = None,
     ) -> Completion:
-        _check_request(prompt_ids, sampling)
+        check_request(prompt_ids, sampling)
         receiver = _Receiver.here()
         limit = math.inf if deadline is None else deadline
         request = Request(session, list(prompt_ids), sampling, seed, limit, receiver)
@@ -263,16 +264,6 @@ def _load(model: torch.nn.Module, source: Mapping[str, torch.Tensor]) -> None:
         )
     with torch.inference_mode(mode=False), torch.no_grad():
         model.load_state_dict(source, strict=False)
-
-
-def _check_request(prompt_ids: list[int], sampling: SamplingParams) -> None:
-    if not prompt_ids:
-        raise UserError("there is nothing to continue: prompt_ids is empty", "Start with a token, such as BOS.")
-    if sampling.max_tokens < 1 or sampling.temperature < 0 or not 0 < sampling.top_p <= 1 or sampling.top_k < 0:
-        raise UserError(
-            f"cannot sample with {sampling}",
-            "max_tokens >= 1, temperature >= 0, 0 < top_p <= 1, top_k >= 0 are needed.",
-        )
 
 
 def _context_of(model: torch.nn.Module) -> int:

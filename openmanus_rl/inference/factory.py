@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from transformers import PreTrainedModel
 
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.inference.embedded import EmbeddedEngine
-from openmanus_rl.models.load import has_adapters, load_whole_model
+from openmanus_rl.inference.vllm_engine import VllmEngine
+from openmanus_rl.models.load import has_adapters, load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.lora import add_adapters
 
 
@@ -18,6 +21,8 @@ def make_engine(config: RunConfig, model_dir: str, model: PreTrainedModel | None
 
     The embedded one has room for every episode that may be under way, and shares the weights of `model` if it is given.
     """
+    if config.rollout.engine == "vllm":
+        return VllmEngine(model_dir, config)
     return EmbeddedEngine(
         _own_copy(config, model_dir) if model is None else model,
         max_sessions=config.rollout.concurrency,
@@ -36,9 +41,14 @@ def _own_copy(config: RunConfig, model_dir: str) -> PreTrainedModel:
 
 @contextmanager
 def running_engine(config: RunConfig, model_dir: str) -> Iterator[InferenceEngine]:
-    """An engine on its own copy of the weights that is closed at the end of the block."""
-    engine = make_engine(config, model_dir)
-    try:
-        yield engine
-    finally:
-        asyncio.run(engine.close())
+    """An engine on its own copy of the weights, adapters merged into them, that is closed at the end of the block."""
+    with TemporaryDirectory() as scratch:
+        if config.rollout.engine == "vllm" and has_adapters(model_dir):
+            merged = Path(scratch) / "merged"
+            save_model(load_whole_model(model_dir), load_tokenizer(model_dir), merged)
+            model_dir = str(merged)
+        engine = make_engine(config, model_dir)
+        try:
+            yield engine
+        finally:
+            asyncio.run(engine.close())

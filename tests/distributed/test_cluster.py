@@ -51,13 +51,13 @@ def test_ctrl_c_leaves_the_processes_to_the_driver_which_ends_them(tmp_path):
             started = psutil.Process(driver.pid).children(recursive=True)
             assert int(ready[1]) in [process.pid for process in started]
             os.killpg(driver.pid, signal.SIGINT)
-            out, err = driver.communicate("go on\n", timeout=60)
+            out, err = driver.communicate("go on\n", timeout=240)
         finally:
             if driver.poll() is None:
                 driver.kill()
     assert out == "answer 2 heard 1\n"
     assert err == ""
-    _, alive = psutil.wait_procs(started, timeout=30)
+    _, alive = psutil.wait_procs(started, timeout=240)
     assert alive == []
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import contextmanager, suppress
 
 import pytest
 from toy_workers import Ranked
@@ -70,6 +71,19 @@ def sample(engine, session, max_tokens=24, seed=1, deadline=None):
     return engine.generate(PROMPT, sampling, seed=seed, session=session, deadline=deadline)
 
 
+@contextmanager
+def standing_still(ranks):
+    """What is asked of these processes meanwhile waits."""
+    for rank in ranks:
+        os.kill(rank.place.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for rank in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(rank.place.pid, signal.SIGCONT)
+
+
 def halved(model_dir):
     return {name: tensor / 2 for name, tensor in load_causal_lm(model_dir).state_dict().items()}
 
@@ -94,13 +108,17 @@ def test_engines_elsewhere_sample_and_score_what_one_here_does(rollout, model_di
     asyncio.run(compare())
 
 
-def test_a_deadline_and_an_abort_reach_the_engine(rollout):
+def test_a_deadline_and_an_abort_reach_the_engine(rollout, sampling):
     async def cut_short():
         late = await sample(rollout, "late", max_tokens=500, deadline=time.monotonic())
-        running = asyncio.create_task(sample(rollout, "aborted", max_tokens=500))
-        await asyncio.sleep(0.05)
-        rollout.abort("aborted")
-        return late, await running
+        with standing_still(sampling.ranks):
+            running = asyncio.create_task(sample(rollout, "aborted", max_tokens=500))
+            await asyncio.sleep(0.05)
+            rollout.abort("aborted")
+        ends = late, await running
+        rollout.release("late")
+        rollout.release("aborted")
+        return ends
 
     late, aborted = asyncio.run(cut_short())
     assert late.finish_reason is FinishReason.DEADLINE
@@ -110,6 +128,7 @@ def test_a_deadline_and_an_abort_reach_the_engine(rollout):
 def test_a_users_mistake_is_told_as_one(rollout):
     with pytest.raises(UserError, match="prompt_ids is empty"):
         asyncio.run(rollout.generate([], SamplingParams(1), seed=0, session="empty"))
+    rollout.release("empty")
 
 
 def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_weights(
@@ -122,10 +141,14 @@ def test_another_does_the_work_of_a_killed_engine_which_comes_back_with_the_weig
 
     async def lose_one():
         await rollout.update_weights(weights, version=3)
-        running = [asyncio.create_task(sample(rollout, f"s{index}", max_tokens=500)) for index in range(2)]
-        await asyncio.sleep(0.05)
-        os.kill(sampling.ranks[1].place.pid, signal.SIGKILL)
-        return await asyncio.gather(*running)
+        with standing_still(sampling.ranks[1:]):
+            running = [asyncio.create_task(sample(rollout, f"s{index}", max_tokens=100)) for index in range(2)]
+            await asyncio.sleep(0.05)
+            os.kill(sampling.ranks[1].place.pid, signal.SIGKILL)
+        ends = await asyncio.gather(*running)
+        for session in ("s0", "s1"):
+            rollout.release(session)
+        return ends
 
     untouched, asked_again = asyncio.run(lose_one())
     assert untouched.finish_reason is asked_again.finish_reason is FinishReason.LENGTH

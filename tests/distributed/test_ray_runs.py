@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from openmanus_rl.distributed.cluster import connected
-from openmanus_rl.distributed.errors import WorkerError
 from safetensors.torch import load_file
 from tiny_runs import drawn_tasks, json_lines, steps_of
 
 from openmanus_rl.config.schema import ClusterConfig, PoolConfig
+from openmanus_rl.distributed.cluster import connected
+from openmanus_rl.distributed.errors import WorkerError
 from openmanus_rl.errors import UserError
 from openmanus_rl.trainer.run import train
 

@@ -4,40 +4,21 @@ import asyncio
 import random
 
 import pytest
-import torch
 from metered import Metered
-from small_models import CONTEXT, VOCABULARY, build, count_computed_tokens
+from small_models import (
+    CONTEXT,
+    build,
+    count_computed_tokens,
+    greedy_by_transformers,
+    plain_log_probs,
+    random_ids,
+)
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, SamplingParams
 from openmanus_rl.inference.embedded import EmbeddedEngine
 
 GREEDY = SamplingParams(16, temperature=0)
-
-
-def random_ids(length: int, seed: int) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
-
-
-def plain_log_probs(model, ids: list[int], sampled: int, temperature: float) -> list[float]:
-    """By the model's own forward over the whole list, without any cache."""
-    with torch.no_grad():
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0].float() / temperature
-    log_probs = torch.log_softmax(logits, dim=-1)
-    return [log_probs[index - 1, ids[index]].item() for index in range(len(ids) - sampled, len(ids))]
-
-
-def greedy_by_transformers(model, prompt: list[int], tokens: int) -> list[int]:
-    ids = torch.tensor([prompt])
-    output = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=tokens,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return output[0, len(prompt) :].tolist()
 
 
 def assert_close_to_plain(model, prompt: list[int], completion: Completion, temperature: float = 1.0) -> None:

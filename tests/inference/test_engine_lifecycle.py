@@ -1,14 +1,13 @@
 """Requests end, whatever happens: aborts, deadlines, new weights, broken models, other event loops."""
 
 import asyncio
-import random
 import threading
 from types import SimpleNamespace
 
 import pytest
 import torch
 from metered import PATIENCE, Metered
-from small_models import VOCABULARY, build, count_computed_tokens
+from small_models import build, count_computed_tokens, random_ids
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference import scheduler
@@ -21,10 +20,6 @@ ENDLESS = SamplingParams(250)
 @pytest.fixture
 def engine(llama) -> EmbeddedEngine:
     return EmbeddedEngine(llama)
-
-
-def random_ids(length: int, seed: int) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 def run(coroutine):

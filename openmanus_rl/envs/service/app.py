@@ -81,10 +81,10 @@ def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict
         sample.close()
     return {
         "name": world.name,
-        "grammar": world.grammar.describe(),
-        "forms": [form.shown for form in world.grammar.forms],
+        "grammar": sample.grammar.describe(),
+        "forms": [form.shown for form in sample.grammar.forms],
         "success_rule": world.success_rule,
-        "score_range": list(world.score_range),
+        "score_range": list(sample.score_range),
         "instructions": instructions,
     }
 

@@ -1,0 +1,58 @@
+"""What the tests of the vLLM engine share: a model directory, a config, engines and what belongs to them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from small_models import LONG_CONTEXT, build
+
+from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.inference.factory import make_engine
+from openmanus_rl.inference.vllm_engine import VllmEngine
+
+
+def saved_llama(directory: Path) -> str:
+    build("vllm llama").save_pretrained(directory)
+    return str(directory)
+
+
+def vllm_config(**options: object) -> RunConfig:
+    """Float32 and a long context, so that a request can last for seconds."""
+    config = RunConfig()
+    vllm = config.rollout.vllm.model_copy(update={"kv_cache_gb": 0.25, **options})
+    rollout = config.rollout.model_copy(update={"engine": "vllm", "vllm": vllm})
+    model = config.model.model_copy(update={"max_context": LONG_CONTEXT})
+    return config.model_copy(update={"rollout": rollout, "model": model})
+
+
+@contextmanager
+def running(model_dir: str, config: RunConfig) -> Iterator[VllmEngine]:
+    """An engine that is closed at the end, and leaves no process behind."""
+    engine = make_engine(config, model_dir)
+    assert isinstance(engine, VllmEngine)
+    processes = engine_processes()
+    assert processes
+    try:
+        yield engine
+    finally:
+        asyncio.run(engine.close())
+    assert psutil.wait_procs(processes, timeout=30)[1] == []
+
+
+def run(coroutine):
+    """In an event loop of its own, and never for long."""
+    return asyncio.run(asyncio.wait_for(coroutine, 120))
+
+
+def engine_processes() -> list[psutil.Process]:
+    """vLLM's processes under this one: they have loaded its library."""
+    return [child for child in psutil.Process().children(recursive=True) if _is_vllm(child)]
+
+
+def _is_vllm(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline()) or "VLLM" in process.name()
+    except psutil.NoSuchProcess:
+        return False
