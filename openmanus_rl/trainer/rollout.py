@@ -94,10 +94,13 @@ def _add_greedy_returns(
         for group, task in tasks.items()
     ]
     played = [episode for episode in agent.play(requests) if episode.stop_reason.is_sample]
-    if not played:
-        raise UserError("all greedy episodes of the step failed: there is no baseline to compare with.")
     returns = {episode.group: episode.scores["score"] for episode in played}
     groups = batch.batch["group_index"].tolist()
+    if not any(group in returns for group in groups):
+        raise UserError(
+            "the greedy episodes of the step's tasks failed: there is no baseline to compare with.",
+            "The environment servers' logs are in the run directory under env/.",
+        )
     batch = batch[torch.tensor([group in returns for group in groups])]
     batch.batch["greedy_return"] = torch.tensor([returns[group] for group in groups if group in returns])
     return batch, {

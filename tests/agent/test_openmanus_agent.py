@@ -285,7 +285,7 @@ def test_episodes_are_written_even_if_all_failed(models, tmp_path):
 
 
 def test_slip_12_validation_differs_from_training_in_neither_prompt_nor_parser_nor_success(models):
-    tasks = [task("up", 0), task("babble", 1), task("doze", 2)]
+    tasks = [task("up", 0), task("babble", 1)]
     with setting(models / "obedient") as here:
         trained = here.agent.run_llm_loop(generation_batch(tasks, seed=0, temperature=0.0)).meta_info["episodes"]
         evaluation = evaluate(here.agent, tasks, seed=5, temperature=0.0)
@@ -293,7 +293,7 @@ def test_slip_12_validation_differs_from_training_in_neither_prompt_nor_parser_n
         played[3:] for played in what_happened(trained)
     ]
     assert [episode.success for episode in evaluation.episodes] == [episode.success for episode in trained]
-    assert evaluation.success.rate == sum(episode.success for episode in trained) / 3
+    assert evaluation.success.rate == sum(episode.success for episode in trained) / 2
 
 
 def test_an_episode_whose_reward_raises_leaves_its_group_and_is_not_played_again(models, tmp_path):

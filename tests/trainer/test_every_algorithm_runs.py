@@ -21,6 +21,7 @@ RUNS = {
 @pytest.mark.parametrize("estimator", RUNS)
 def test_a_run_with_the_estimator_updates_the_policy(place, estimator):
     short = ["trainer.steps=1", "data.validation_tasks=2", "tracking.tensorboard=false"]
+    short += ["rollout.tasks_per_step=8", "rollout.group_size=4"]
     run = train(place.config(*short, f"algorithm.estimator={estimator}", *RUNS[estimator]))
     metrics = json_lines(run / "metrics.jsonl")[-1]
     assert metrics["step"] == 1
