@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-ALTERNATIONS = 5
+ALTERNATIONS = 15
 SESSIONS = 64
 ACTION = "get 1 oak log"
 
@@ -84,8 +84,8 @@ class Driven(NamedTuple):
     """Of the server's processor time, for each request: the same figure on a busy machine."""
 
 
-def drive(url: str, pid: int, script: Path, seconds: float) -> Driven:
-    command = ["wrk", "-t1", f"-c{SESSIONS}", f"-d{seconds:g}s", "--timeout", "30s", "-s", str(script), f"{url}/step"]
+def drive(url: str, pid: int, script: Path, seconds: int) -> Driven:
+    command = ["wrk", "-t1", f"-c{SESSIONS}", f"-d{seconds}s", "--timeout", "30s", "-s", str(script), f"{url}/step"]
     before = cpu_seconds(pid)
     report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in report or "Socket errors" in report:
@@ -100,7 +100,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def main(seconds: float = 4.0) -> None:
+def main(seconds: int = 2) -> None:
     options = json.dumps({"max_steps": 1_000_000_000})
     textcraft = ("-m", "openmanus_rl.envs.service", "--env", "textcraft", "--port", "0", "--options", options)
     with (
@@ -132,4 +132,4 @@ def main(seconds: float = 4.0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    main(*map(int, sys.argv[1:]))

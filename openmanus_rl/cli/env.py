@@ -1,7 +1,9 @@
-"""`openmanus-rl env`: which worlds there are, serving one, checking one, and recording what is played."""
+"""`openmanus-rl env`: which worlds there are, installing, serving and checking one, recording what is played."""
 
 import contextlib
+import os
 import socket
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +17,14 @@ from starlette.types import ASGIApp
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, url_of
 from openmanus_rl.envs.cassette import Recorder, ReplayServer, forwarding_app, read_cassette
-from openmanus_rl.envs.check import CHECKS, FAST_CHECKS, check_server, check_world
-from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
+from openmanus_rl.envs.check.run import CHECKS, FAST_CHECKS, check_server, check_world
+from openmanus_rl.envs.install import install
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, python_of
 from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
 
-app = typer.Typer(help="Worlds: list them, serve one over HTTP.", no_args_is_help=True)
+app = typer.Typer(help="Worlds: list them, install what one needs, serve, check or record one.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -32,6 +35,13 @@ def list_environments() -> None:
         low, high = world.score_range
         table.add_row(name, world.grammar.describe(), world.success_rule, f"{low:g} … {high:g}")
     Console().print(table)
+
+
+@app.command("install")
+def install_environment(name: WorldName) -> None:
+    """Make a virtualenv with the packages that a world needs; serving and training use it by themselves."""
+    install(environment_class(name), lambda what: print(f"{name}: {what}", flush=True))
+    print(f"{name} is installed")
 
 
 @app.command()
@@ -45,9 +55,13 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
+    arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
+    arguments += ["--token", token] if token else []
+    python = python_of(name)
+    if python != sys.executable:
+        os.execv(python, [python, "-m", "openmanus_rl.envs.service", *arguments])
     try:
-        arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
-        code = serve_main([*arguments, "--token", token] if token else arguments)
+        code = serve_main(arguments)
     except KeyboardInterrupt:  # the way to end it, so no failure; its sessions are closed by now
         code = 0
     raise typer.Exit(code)

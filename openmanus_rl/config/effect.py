@@ -25,7 +25,9 @@ def check_used(given: Iterable[str], verb: str) -> None:
 
 
 _FINE_TUNING = (
-    "model.*",
+    "model.path",
+    "model.tiny.*",
+    "model.max_context",
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
@@ -61,6 +63,7 @@ USED_BY = {
         "algorithm.reward_score_fn",
         "trainer.cache_dir",
         "trainer.seed",
+        "trainer.deterministic",
         "trainer.threads",
     ),
     "eval --policy": (*_WORLD, "data.validation_tasks", "trainer.seed"),

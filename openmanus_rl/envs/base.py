@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from openmanus_rl.errors import UserError
+
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
@@ -97,6 +99,10 @@ class EpisodeOver(RuntimeError):
     """A step after the end. `done` never flips back."""
 
 
+class NoRoom(UserError):
+    """A world cannot start another task here at present; a server answers it as being full."""
+
+
 class Environment(ABC):
     """A world in which one agent does one task at a time. No HTTP, no tokens, no threads.
 
@@ -124,6 +130,10 @@ class Environment(ABC):
     @abstractmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
+
+    def item_of_number(self, number: int) -> str:
+        """The item that a bare number means where a protocol names tasks by numbers."""
+        return f"{self.name}_{number}"
 
     @abstractmethod
     def reset(self, task: Task) -> Observation:

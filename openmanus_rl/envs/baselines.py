@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from openmanus_rl.envs.base import Environment, Split, Task
 from openmanus_rl.envs.items import seeded
-from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.envs.registry import environment_class, make_environment
 from openmanus_rl.errors import UserError
 
 BaselinePolicy = Literal["random", "expert"]
@@ -59,7 +59,7 @@ def baseline_success(
     Each task has its own chance, made of the seed and its id, so a task's outcome does not depend on the others.
     """
     world = environment_class(env_name)
-    environment = world(**(options or {}))
+    environment = make_environment(env_name, **(options or {}))
     item_ids = list(islice(world.item_ids(split, **(options or {})), n))
     if not item_ids:
         raise UserError(f"{env_name} has no {split} tasks with these options", "Choose a larger game or another split.")

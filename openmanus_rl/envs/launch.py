@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from openmanus_rl.envs.access import listen, require_safe_host, token_from_environment
+from openmanus_rl.envs.registry import python_of
 from openmanus_rl.envs.server_process import RESTART_WINDOW_SECONDS, RESTARTS, ServerProcess
 
 START_SECONDS = 60.0
@@ -109,6 +110,7 @@ def launch_servers(
     With `base_port` they take the ports from there on, and a taken one is an error; without, free ones.
     """
     require_safe_host(host, token_from_environment())
+    python = python_of(env_name)
     log_dir.mkdir(parents=True, exist_ok=True)
     arguments = ["--env", env_name, "--host", host, "--options", json.dumps(dict(options or {}))]
     with ExitStack() as until_started:
@@ -118,7 +120,7 @@ def launch_servers(
         servers = EnvServers(started, say)
         until_started.callback(servers.stop)
         for index, listener in enumerate(listeners):
-            started.append(ServerProcess(listener, arguments, log_dir / f"server-{index}.log"))
+            started.append(ServerProcess(python, listener, arguments, log_dir / f"server-{index}.log"))
         servers.wait_until_ready(start_seconds)
         until_started.pop_all()
     servers.watch()

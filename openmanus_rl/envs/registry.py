@@ -1,10 +1,14 @@
 """The worlds by name. A user's own is `module:Class`."""
 
+import sys
 from typing import Any
 
+from openmanus_rl.envs.alfworld import AlfWorld
 from openmanus_rl.envs.base import Environment
-from openmanus_rl.envs.client.remote import is_remote, remote_world
+from openmanus_rl.envs.distant import distant_world
+from openmanus_rl.envs.install import python_for
 from openmanus_rl.envs.maze import Maze
+from openmanus_rl.envs.sciworld import SciWorld
 from openmanus_rl.envs.searchqa import SearchQA
 from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.textcraft import TextCraft
@@ -15,17 +19,26 @@ from openmanus_rl.envs.wordle import Wordle
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
-for _world in (Maze, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
+for _world in (AlfWorld, Maze, SciWorld, SearchQA, SqlGym, TextCraft, Todo, Weather, WebShop, Wordle):
     ENVIRONMENTS.register(_world.name)(_world)
 
 
 def environment_class(name: str) -> type[Environment]:
     """The class behind a name, or an error that lists the known ones; `agentgym/<family>` is played elsewhere."""
-    if is_remote(name):
+    if name.startswith("agentgym/"):
+        from openmanus_rl.envs.client.remote import remote_world  # a client is nothing that a world needs
+
         return remote_world(name)
     return ENVIRONMENTS.lookup(name)
 
 
 def make_environment(name: str, **options: Any) -> Environment:
-    """A world with its options; an option it does not have is its constructor's TypeError."""
-    return environment_class(name)(**options)
+    """A world with its options, here or in its virtualenv; an option that it does not have is a TypeError."""
+    python = python_of(name)
+    world = environment_class(name)
+    return world(**options) if python == sys.executable else distant_world(world, name, python, options)
+
+
+def python_of(name: str) -> str:
+    """The Python that runs a world: that of its virtualenv where this one lacks something. A user's own runs here."""
+    return sys.executable if ":" in name else python_for(environment_class(name))

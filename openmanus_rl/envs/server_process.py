@@ -8,7 +8,6 @@ stops when that closes: no server outlives its trainer, however the trainer ends
 import http.client
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -27,9 +26,10 @@ RESTART_WINDOW_SECONDS = 300.0
 class ServerProcess:
     """A server that runs, or has ended; `restart` puts another process in its place."""
 
-    def __init__(self, listener: socket.socket, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, python: str, listener: socket.socket, arguments: Sequence[str], log: Path) -> None:
         self.url = url_of(listener)
         self.log = log
+        self._python = python
         self._listener = listener
         self._arguments = list(arguments)
         self._restarted: deque[float] = deque()
@@ -95,7 +95,7 @@ class ServerProcess:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         descriptor = self._listener.fileno()
-        command = [sys.executable, "-m", "openmanus_rl.envs.service", *self._arguments]
+        command = [self._python, "-m", "openmanus_rl.envs.service", *self._arguments]
         with self.log.open("ab") as output:
             return subprocess.Popen(
                 [*command, "--fd", str(descriptor), "--die-with-parent"],

@@ -308,7 +308,8 @@ class VllmEngine(InferenceEngine):
 def _dead_error() -> type[Exception]:
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    return EngineDeadError
+    dead: type[Exception] = EngineDeadError
+    return dead
 
 
 def _vllm_params(sampling: SamplingParams, seed: int, room: int) -> Any:

@@ -55,7 +55,7 @@ def write_adapters(source: Mapping[str, torch.Tensor], lora: LoraConfig, directo
     save_file(
         {name: tensor.cpu().contiguous() for name, tensor in source.items()}, directory / "adapter_model.safetensors"
     )
-    modules = lora.target_modules or sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in source})
+    modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in source})
     description = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",

@@ -64,6 +64,7 @@ def test_a_failed_episode_is_played_again_in_a_fresh_session(models):
         assert len({session for session, _, _ in here.engine.heard}) == 3, "the engine's sessions are fresh too"
     assert (episode.stop_reason, episode.success, episode.failure) == (StopReason.DONE, True, "")
     assert [turn.reward for turn in episode.turns] == [1.0, 2.0, 3.0], "nothing of the failed tries is left"
+    assert episode.failed_tries == [StopReason.ENV_FAILURE] * 2
 
 
 def test_an_episode_that_keeps_failing_is_given_up_after_its_retries(models):

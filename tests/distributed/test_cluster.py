@@ -57,7 +57,7 @@ def test_ctrl_c_leaves_the_processes_to_the_driver_which_ends_them(tmp_path):
                 driver.kill()
     assert out == "answer 2 heard 1\n"
     assert err == ""
-    _, alive = psutil.wait_procs(started, timeout=30)
+    _, alive = psutil.wait_procs(started, timeout=240)
     assert alive == []
 
 

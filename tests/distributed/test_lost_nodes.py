@@ -38,7 +38,7 @@ def test_a_lost_node_costs_a_restart_once_it_is_back_and_no_step_or_episode(plac
         running = pool.submit(train, config)
         wait_until(lambda: any(place.runs.glob("*")), 120, "a run directory")
         (run,) = place.runs.glob("*")
-        wait_until(lambda: (run / "metrics.jsonl").exists() and max(steps_of(run)) >= 3, 120, "the third step")
+        wait_until(lambda: max(steps_of(run), default=0) >= 3, 120, "the third step")
         two_nodes.remove_node(two_nodes.second, allow_graceful=False)
         at_loss = max(steps_of(run))
         time.sleep(15)

@@ -200,7 +200,7 @@ def test_a_rank_that_dies_is_lost_and_nobody_waits_for_it(pool):
 
 
 def test_a_process_that_stands_still_is_lost(pool, monkeypatch):
-    monkeypatch.setattr(ray_processes, "PULSE_SECONDS", 2.0)
     group = WorkerGroup(Ranked, pool(PoolConfig()), "ranked")
+    monkeypatch.setattr(ray_processes, "PULSE_SECONDS", 2.0)
     with pytest.raises(RankLost, match="gave no sign of life"):
         group.stand_still()

@@ -46,6 +46,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
     r"openmanus-rl eval .*": ["--n", "2"],
     r"openmanus-rl play .*": [],
+    r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
@@ -68,6 +69,10 @@ COVERED = {
     r"openmanus-rl env serve todo": "tests/envs/test_todo.py::test_an_agentgym_client_calls_tools",
     r"openmanus-rl env serve weather": "tests/envs/test_weather.py::test_an_agentgym_client_asks_for_the_weather",
     r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
+    r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
+    r"openmanus-rl env (record|replay) .*": (
+        "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
+    ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
@@ -315,3 +320,10 @@ def test_the_sizes_of_splits_are_those_described():
     for name in ("wordle", "textcraft"):
         sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
         assert rows[name] == [str(size) for size in sizes]
+
+
+@pytest.mark.parametrize("name", ["sciworld", "searchqa", "sqlgym", "todo", "weather", "webshop"])
+def test_the_sizes_of_splits_on_a_world_s_page_are_those_it_has(name):
+    first = table(section(DOCS / "worlds" / f"{name}.md", "## Items and splits"))[0]
+    sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
+    assert first[1:] == [str(size) for size in sizes]

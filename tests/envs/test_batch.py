@@ -1,7 +1,9 @@
 """Many sessions' steps in one call: the route, and the client that uses it."""
 
 import asyncio
+import itertools
 import json
+import threading
 import urllib.request
 
 import pytest
@@ -17,7 +19,7 @@ from openmanus_rl.envs.client.batching import MAX_STEPS
 from openmanus_rl.envs.service.sessions import Limits
 
 TASK = Task("counter", "counter_0")
-HASTY = Patience(start_seconds=5.0, step_seconds=5.0, close_seconds=0.5, tries=3, backoff_seconds=0.02)
+HASTY = Patience(start_seconds=120, step_seconds=120, close_seconds=30, tries=3, backoff_seconds=0.02)
 
 
 class Gate:
@@ -61,32 +63,40 @@ def gated(world=toy_worlds.Counter, limits=None, **how):
 
 @pytest.fixture(scope="module")
 def moody():
-    with live_service(toy_worlds.Moody, {"nap": 2.0}, Limits(step_seconds=1.0)) as url:
+    with live_service(toy_worlds.Moody) as url:
         yield url
 
 
 def lines_of(url, steps):
+    """The lines of the answer as they come."""
     request = urllib.request.Request(f"{url}/v1/step_batch", json.dumps({"steps": steps}).encode())
-    with urllib.request.urlopen(request, timeout=20) as response:
-        return [json.loads(line) for line in response]
+    with urllib.request.urlopen(request, timeout=240) as response:
+        for line in response:
+            yield json.loads(line)
 
 
-def test_a_batch_is_answered_line_by_line_and_a_refusal_is_its_own_lines(moody):
-    ids = [
-        call("POST", f"{moody}/v1/sessions", {"task": {"env": "counter", "item_id": "counter_0"}}).content["session_id"]
-        for _ in range(3)
-    ]
-    steps = [
-        {"session_id": session, "action": action, "turn": 1}
-        for session, action in zip(ids, ("up", "doze", "crash"), strict=True)
-    ]
-    lines = lines_of(moody, [*steps, {"session_id": 1, "action": "up", "turn": 1}])
-    by_index = {line["index"]: line for line in lines}
-    assert [by_index[index]["status"] for index in range(4)] == [200, 200, 500, 404]
-    assert by_index[0]["answer"]["state_key"] == "at 1"
-    assert set(by_index[3]["answer"]) == {"type", "title", "status", "detail"}
-    assert lines[-1]["index"] == 1, "the slow one comes last, and the others did not wait"
-    again = {line["index"]: line for line in lines_of(moody, steps[:2])}
+def test_a_batch_is_answered_line_by_line_and_a_refusal_is_its_own_lines():
+    """One world sleeps until the others' lines have been read."""
+
+    class Sleepy(toy_worlds.Moody):
+        wake = threading.Event()
+
+    with live_service(Sleepy, {"nap": 600}, Limits(step_seconds=600)) as url:
+        task = {"task": {"env": "counter", "item_id": "counter_0"}}
+        ids = [call("POST", f"{url}/v1/sessions", task).content["session_id"] for _ in range(3)]
+        steps = [
+            {"session_id": session, "action": action, "turn": 1}
+            for session, action in zip(ids, ("up", "hang", "crash"), strict=True)
+        ]
+        lines = lines_of(url, [*steps, {"session_id": 1, "action": "up", "turn": 1}])
+        by_index = {line["index"]: line for line in itertools.islice(lines, 3)}
+        assert set(by_index) == {0, 2, 3}
+        Sleepy.wake.set()
+        by_index |= {line["index"]: line for line in lines}
+        assert [by_index[index]["status"] for index in range(4)] == [200, 200, 500, 404]
+        assert by_index[0]["answer"]["state_key"] == "at 1"
+        assert set(by_index[3]["answer"]) == {"type", "title", "status", "detail"}
+        again = {line["index"]: line for line in lines_of(url, steps[:2])}
     assert again[0] == by_index[0]
     assert again[1]["answer"]["info"] == {"acted": 1}
 
@@ -145,9 +155,9 @@ def test_a_server_without_batches_is_asked_once_and_then_stepped_one_by_one():
     assert (gate.asked.count("step_batch"), gate.asked.count("step")) == (1, 15)
 
 
-def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only(moody):
-    async def play():
-        async with NativeClient([moody], patience=HASTY) as client:
+def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only():
+    async def play(url):
+        async with NativeClient([url], patience=HASTY) as client:
             hung, crashed, good = [await client.start(TASK) for _ in range(3)]
             ended = []
 
@@ -162,7 +172,8 @@ def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only(moody):
             )
             return answers, ended
 
-    (hung, crashed, good), ended = asyncio.run(play())
+    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=5)) as url:
+        (hung, crashed, good), ended = asyncio.run(play(url))
     assert isinstance(hung, EnvTimeout)
     assert isinstance(crashed, EnvFailure)
     assert not isinstance(crashed, EnvTimeout)

@@ -253,7 +253,7 @@ class command:
         self.process = subprocess.Popen([sys.executable, "-c", code, *self.words], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         url = next(word for word in line.replace(",", " ").split() if word.startswith("http"))
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 240
         while time.monotonic() < give_up:
             try:
                 call("GET", f"{url}/health")
@@ -265,7 +265,7 @@ class command:
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(30)
+            self.process.wait(240)
         finally:
             self.process.kill()
             self.process.stdout.close()

@@ -85,12 +85,13 @@ def bombard(url, examples):
         assert response.status < 500 or response.status in HANDLED, (response.status, request, content)
         if method == "POST" and response.status in (200, 201):
             opened.extend(found_ids(content))
+        while len(opened) > 30:
+            call("DELETE", f"{url}/v1/sessions/{opened.pop(0)}")
 
     send()
     connection.close()
     for session in opened:
         call("DELETE", f"{url}/v1/sessions/{session}")
-    return len(opened)
 
 
 def found_ids(content):
@@ -104,15 +105,19 @@ def found_ids(content):
 def test_malformed_requests_are_refused_and_leave_no_session(textcraft):
     bombard(textcraft, 200)
     assert call("GET", f"{textcraft}/health").content["sessions"] == 0
-    assert call("POST", f"{textcraft}/create").status == 200
+    session = call("POST", f"{textcraft}/create")
+    assert session.status == 200
+    call("POST", f"{textcraft}/close", {"id": session.content["id"]})
 
 
 @pytest.mark.slow
-def test_ten_thousand_malformed_requests_are_refused_and_leave_no_session():
-    with live_service(environment_class("textcraft"), limits=Limits(max_sessions=20_000, step_seconds=20)) as url:
-        assert bombard(url, 10_000) > 10
-        assert call("GET", f"{url}/health").content["sessions"] == 0
-        assert call("POST", f"{url}/create").status == 200
+@pytest.mark.timeout(1800)
+def test_ten_thousand_malformed_requests_are_refused_and_leave_no_session(textcraft):
+    bombard(textcraft, 10_000)
+    assert call("GET", f"{textcraft}/health").content["sessions"] == 0
+    session = call("POST", f"{textcraft}/create")
+    assert session.status == 200
+    call("POST", f"{textcraft}/close", {"id": session.content["id"]})
 
 
 @pytest.mark.parametrize(
@@ -149,6 +154,7 @@ def test_a_body_that_never_ends_is_given_up(textcraft, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_two_thousand_abandoned_sessions_leave_no_memory_behind():
     command = ["-m", "openmanus_rl.envs.service", "--env", "maze", "--port", "0", "--max-sessions", "2100"]
     server = subprocess.Popen([sys.executable, *command, "--idle-seconds", "20"], stdout=subprocess.PIPE, text=True)

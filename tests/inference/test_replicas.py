@@ -1,9 +1,9 @@
 """Several engines as one: sticky sessions, least load, and what happens when one of them is gone."""
 
 import asyncio
-import time
 
 import pytest
+from metered import Metered
 from small_models import build
 
 from openmanus_rl.inference.base import Completion, EngineLost, SamplingParams
@@ -171,14 +171,15 @@ def test_the_last_answer_of_a_replaced_engine_does_not_count_against_its_success
 
 
 def test_abort_reaches_the_sessions_engine(engine, parts):
-    for part in parts:
-        part._model.register_forward_pre_hook(lambda *_: time.sleep(0.002))
+    forwards = Metered(parts[0]._model)
 
     async def scenario() -> None:
         task = asyncio.create_task(engine.generate([1], SamplingParams(250), seed=0, session="a"))
-        await asyncio.sleep(0.02)
+        forwards.allow(5)
+        await forwards.reach(6)
         engine.abort("a")
         engine.abort("nobody")
+        forwards.allow()
         assert (await task).finish_reason == "aborted"
 
     run(scenario())

@@ -188,7 +188,7 @@ class SlowIndex(BaseHTTPRequestHandler):
         self.end_headers()
         half = len(content) // 2 if is_wheel else 0
         self.wfile.write(content[:half])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while is_wheel and not any("%" in line for line in self.said) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.wfile.write(content[half:])

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from openmanus_rl.config.base import Config
 from openmanus_rl.config.effect import USED_BY
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.inference.vllm_start import engine_arguments, variables
 from openmanus_rl.trainer.inputs import fine_tune_to
 from openmanus_rl.trainer.run import train
 from openmanus_rl.trainer.standalone import evaluate_model
@@ -54,6 +55,13 @@ def recorded_reads() -> Iterator[set[str]]:
         del Config.__getattribute__
 
 
+def read_as_vllm_starts(config: RunConfig) -> None:
+    """What vLLM is started with; that it samples is in tests/inference."""
+    variables(config)
+    for on_cpu in (True, False):
+        engine_arguments("a model", config, on_cpu)
+
+
 @pytest.fixture(scope="module")
 def reads(shared_place, tmp_path_factory):
     """The keys read by each verb, in runs that between them use every part."""
@@ -65,11 +73,18 @@ def reads(shared_place, tmp_path_factory):
     kl_in_reward = place.config(*short, "algorithm.kl.where=reward", "algorithm.kl.target=0.1")
     kl_in_loss = place.config(*short, "algorithm.kl.where=loss", "actor.proximal=recompute", preset=place.ppo)
     read = {}
+    adapters = ["model.lora.rank=2", "model.lora.target_modules=[q_proj]"]
+    with_adapters = place.config(*short, *adapters, "algorithm.kl.where=loss", "trainer.deterministic=true")
+    on_ray = place.config(*short, "trainer.executor=ray", "cluster.roles.rollout=main")
     with recorded_reads() as read["train"]:
         run = train(kl_in_reward)
         train(kl_in_loss)
+        train(with_adapters)
+        train(on_ray)
+        read_as_vllm_starts(with_adapters)
     with recorded_reads() as read["eval"]:
         evaluate_model(kl_in_reward, str(run), "validation", None, None)
+        read_as_vllm_starts(kl_in_reward)
     with recorded_reads() as read["sft"]:
         fine_tune_to(kl_in_reward, here / "model", None, lambda line: None)
     with recorded_reads() as read["sft --data"]:
@@ -86,8 +101,8 @@ def test_every_field_of_the_config_is_read(reads):
 @pytest.mark.parametrize("verb", ["eval", "sft", "sft --data"])
 def test_the_keys_a_verb_takes_are_those_it_reads(reads, verb):
     taken = {key for key in ALL_KEYS if any(fnmatch(key, pattern) for pattern in USED_BY[verb])}
-    # sft reads warm_start.enabled too, but always sets it.
-    assert (reads[verb] & ALL_KEYS) - {"warm_start.enabled"} == taken
+    # sft reads warm_start.enabled too, but always sets it; whether a run has adapters is not for eval to say.
+    assert (reads[verb] & ALL_KEYS) - {"warm_start.enabled", "model.lora.rank"} == taken - {"model.lora.rank"}
 
 
 def test_a_field_that_is_read_nowhere_would_be_noticed():

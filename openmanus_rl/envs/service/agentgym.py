@@ -6,8 +6,9 @@ an `error`, or 422 where a value has the wrong type. Only a full server says so 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from operator import methodcaller
-from typing import Any, TypeVar
+from functools import partial
+from operator import attrgetter, methodcaller
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 from starlette.requests import Request
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from openmanus_rl.envs.base import Environment, Task
-from openmanus_rl.envs.service.problems import Problem
+from openmanus_rl.envs.service.problems import Problem, out_of_order
 from openmanus_rl.envs.service.sessions import Session, Sessions
 from openmanus_rl.envs.service.wire import encode, json_response, read_body
 
@@ -31,9 +32,16 @@ class Family:
     create_answer: tuple[str, ...] = ("id",)
     starts_on_create: bool = False
     """Whether a session has a task, number 0, before its first reset."""
+    silent_when_over: bool = False
+    """Whether GET routes answer with an error once the episode is over."""
+    reset_fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Further fields of a reset: type and default."""
+    step_answer: tuple[str, ...] = ("observation", "reward", "done")
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for worlds made through these routes, where the world takes them."""
-    lists: Mapping[str, Callable[[Any], list[str]]] = field(default_factory=dict)
+    tells: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """Further keys of answers, and what each asks the world for."""
+    lists: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """Further GET routes by name, and what each asks the world for."""
 
 
@@ -58,6 +66,42 @@ FAMILIES: Mapping[str, Family] = {
         options={"echo": False},
         lists={"filtered_vocab": methodcaller("filtered_vocab")},
     ),
+    "alfworld": Family(
+        reset_key="game",
+        reset_fields={"world_type": (Literal["Text"], "Text")},
+        reset_answer=("id", "observation", "available_actions", "task_type"),
+        step_answer=("observation", "reward", "available_actions", "done"),
+        silent_when_over=True,
+        tells={"available_actions": methodcaller("available_actions"), "task_type": attrgetter("task_type")},
+        lists={"available_actions": methodcaller("available_actions")},
+    ),
+    "sciworld": Family(
+        reset_key="data_idx",
+        reset_answer=(
+            "task_name",
+            "var_num",
+            "task_description",
+            "observation",
+            "reward",
+            "score",
+            "deleted",
+            "done",
+        ),
+        step_answer=("observation", "reward", "score", "done"),
+        silent_when_over=True,
+        tells={
+            "task_name": attrgetter("task_name"),
+            "var_num": attrgetter("variation"),
+            "task_description": attrgetter("task_description"),
+            "score": attrgetter("score"),
+        },
+        lists={
+            "action_hint": methodcaller("action_hint"),
+            "goals": methodcaller("goals"),
+            "detail": methodcaller("detail"),
+            "task_description": attrgetter("task_description"),
+        },
+    ),
 }
 
 
@@ -80,7 +124,8 @@ class AgentGymRoutes:
         self._sessions = sessions
         self._family = family
         self._options = {} if sessions.refusal(family.options) else family.options
-        self._reset_body = create_model("ResetBody", __base__=IdBody, **{family.reset_key: (int, 0)})  # type: ignore[call-overload]
+        fields = {family.reset_key: (int, 0), **family.reset_fields}
+        self._reset_body = create_model("ResetBody", __base__=IdBody, **fields)  # type: ignore[call-overload]
 
     def routes(self) -> list[Route]:
         prefix = self._family.prefix
@@ -101,13 +146,14 @@ class AgentGymRoutes:
         await _refuse_own_task(request)
         task = self._task(0) if self._family.starts_on_create else None
         session = await self._sessions.open(self._options, task)
-        return _pick(session, self._family.create_answer)
+        return await self._start_answer(session, self._family.create_answer)
 
     async def reset(self, request: Request) -> Any:
         body = validate(self._reset_body, await read_body(request.receive))
         async with self._sessions.using(body.id) as session:
-            await session.reset(self._task(getattr(body, self._family.reset_key)))
-            return _pick(session, self._family.reset_answer)
+            item_id = await session.ask(methodcaller("item_of_number", getattr(body, self._family.reset_key)))
+            await session.reset(Task(self._sessions.world.name, item_id))
+            return await self._start_answer(session, self._family.reset_answer)
 
     @property
     def step_path(self) -> str:
@@ -118,7 +164,8 @@ class AgentGymRoutes:
         step = validate(StepBody, body)
         async with self._sessions.using(step.id) as session:
             _, result = await session.step(step.action)
-        return encode({"observation": result.observation.text, "reward": result.reward, "done": result.done})
+            told = {"observation": result.observation.text, "reward": result.reward, "done": result.done}
+            return encode(await self._answer(session, told, self._family.step_answer))
 
     async def close(self, request: Request) -> Any:
         """True if there was something to close."""
@@ -127,14 +174,34 @@ class AgentGymRoutes:
 
     async def observation(self, request: Request) -> Any:
         async with self._sessions.using(_query_id(request)) as session:
+            self._refuse_when_over(session)
             return session.progress.observation.text
 
-    def _list_route(self, question: Callable[[Environment], list[str]]) -> Handler:
+    def _list_route(self, question: Callable[[Environment], Any]) -> Handler:
         async def answer(request: Request) -> Any:
             async with self._sessions.using(_query_id(request)) as session:
+                self._refuse_when_over(session)
                 return await session.ask(question)
 
         return answer
+
+    async def _start_answer(self, session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
+        """What the family tells of a session at its start."""
+        told: dict[str, Any] = {"id": session.id, "done": False, "reward": 0.0, "deleted": False}
+        if "observation" in keys:
+            told["observation"] = session.progress.observation.text
+        return await self._answer(session, told, keys)
+
+    async def _answer(self, session: Session, told: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        """The keys of an answer: what is told already, and the rest asked of the world at once."""
+        questions = {key: self._family.tells[key] for key in keys if key not in told}
+        if questions:
+            told = {**told, **await session.ask(partial(_ask_all, questions))}
+        return {key: told[key] for key in keys}
+
+    def _refuse_when_over(self, session: Session) -> None:
+        if self._family.silent_when_over and session.progress.done:
+            raise out_of_order("the episode is over; reset the session to start another.")
 
     def _task(self, number: int) -> Task:
         name = self._sessions.world.name
@@ -147,12 +214,8 @@ def agentgym_routes(sessions: Sessions) -> AgentGymRoutes | None:
     return AgentGymRoutes(sessions, family) if family else None
 
 
-def _pick(session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
-    """What a family tells of a session at its start."""
-    if keys == ("id",):
-        return {"id": session.id}
-    start = {"id": session.id, "observation": session.progress.observation.text, "done": False, "reward": 0.0}
-    return {key: start[key] for key in keys}
+def _ask_all(questions: Mapping[str, Callable[[Any], Any]], world: Environment) -> dict[str, Any]:
+    return {key: question(world) for key, question in questions.items()}
 
 
 class WrongType(Problem):

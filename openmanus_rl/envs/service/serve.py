@@ -1,6 +1,7 @@
 """The service as a process: its command line, its socket, and its end."""
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, require_safe_host, 
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.envs.service.app import SHUT_DOWN_SECONDS, build_app
 from openmanus_rl.envs.service.sessions import Limits
-from openmanus_rl.envs.service.world_inline import install_alarm
+from openmanus_rl.envs.service.world_inline import alarm_installed
 from openmanus_rl.errors import UserError
 
 KEEP_ALIVE_SECONDS = 120
@@ -64,9 +65,10 @@ def serve(arguments: argparse.Namespace) -> None:
         token=token,
         inline=True,
     )
-    install_alarm()
+    gc.freeze()  # what is here by now stays; collections need not look at it again and again
     print(f"{arguments.env} is served at {url_of(listener)}", flush=True)
-    run_app(app, listener)
+    with alarm_installed():
+        run_app(app, listener)
 
 
 def run_app(app: ASGIApp, listener: socket.socket) -> None:

@@ -17,7 +17,7 @@ from operator import methodcaller
 from types import TracebackType
 from typing import Any, TypeVar
 
-from openmanus_rl.envs.base import Environment, EpisodeOver, Observation, StepResult, Task
+from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
 from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, act_without_key, start_task
@@ -46,7 +46,7 @@ class Limits:
     """Over all sessions; the oldest is forgotten first."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Progress:
     """Where an episode stands: after `turn` steps, the last of which was `action` and led to `result`."""
 
@@ -146,6 +146,8 @@ class Session:
             self._fail()
             self._metrics.failures["crashed"] += 1
             raise Problem(500, "The world failed", f"{error}; the session has ended.") from error
+        except NoRoom as error:
+            raise busy(str(error)) from error
         except UserError as error:
             raise Problem(422, "The world refuses", f"{error.what}. {error.hint}".strip()) from error
         except NotImplementedError as error:

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmanus_rl.envs.service.problems import Problem
 
@@ -22,38 +22,40 @@ _in_pieces: Callable[[Any, int], Iterable[str]] = vars(json.encoder)["c_make_enc
 
 async def read_body(receive: Receive) -> bytes:
     """The request's body, if it is of a sane size and comes in a sane time."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    late = False
-
-    def give_up() -> None:
-        nonlocal late
-        late = True
-        task.cancel()
-
-    timer = loop.call_later(BODY_SECONDS, give_up)
+    message = _message_at_hand(receive)
+    body = b"" if message is None else _content(message)
+    if message is not None and not message.get("more_body"):
+        return body
     try:
-        return await _read_body(receive)
-    except asyncio.CancelledError:
-        if not late:
-            raise
-        task.uncancel()
-        raise Problem(408, "Too slow", f"the body did not arrive within {BODY_SECONDS:g} s.") from None
-    finally:
-        timer.cancel()
+        async with asyncio.timeout(BODY_SECONDS):
+            while message is None or message.get("more_body"):
+                message = await receive()
+                body += _content(message)
+                if len(body) > MAX_BODY_BYTES:
+                    raise Problem(413, "Too large", f"a request body has at most {MAX_BODY_BYTES} bytes.")
+    except TimeoutError as error:
+        raise Problem(408, "Too slow", f"the body did not arrive within {BODY_SECONDS:g} s.") from error
+    return body
 
 
-async def _read_body(receive: Receive) -> bytes:
-    body: bytes = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Problem(400, "Cut short", "the connection closed before the body was complete.")
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
-            raise Problem(413, "Too large", f"a request body has at most {MAX_BODY_BYTES} bytes.")
-        if not message.get("more_body"):
-            return body
+def _message_at_hand(receive: Receive) -> Message | None:
+    """What can be had without waiting, and so without a timer: mostly the whole of a small request."""
+    waiting = receive()
+    assert isinstance(waiting, Coroutine)
+    try:
+        waiting.send(None)
+    except StopIteration as arrived:
+        message: Message = arrived.value
+        return message
+    waiting.close()  # nothing is lost: it would have waited
+    return None
+
+
+def _content(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise Problem(400, "Cut short", "the connection closed before the body was complete.")
+    content: bytes = message.get("body", b"")
+    return content
 
 
 def encode(content: Any) -> bytes:

@@ -1,14 +1,15 @@
 """Steps on the event loop, for worlds whose steps take microseconds: handing one to a thread would cost more than it.
 
-The event loop is kept free all the same. A session with `SLOW_STEPS` steps of more than `BUDGET_SECONDS` that are also
-more than `SLOW_SHARE` of its steps goes on on its own thread until its next task. A step that does not end is cut off
-by an alarm signal after `ALARM_SECONDS`. Everything but steps runs on the thread anyway.
+The event loop is kept free all the same. A session steps on its own thread while at least `SLOW_STEPS` steps of its
+task, and more than `SLOW_SHARE` of them, took longer than `BUDGET_SECONDS`. A step that does not end is cut off by an
+alarm signal after `ALARM_SECONDS`. Everything but steps runs on the thread anyway.
 """
 
 import functools
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from openmanus_rl.envs.base import Environment
@@ -37,16 +38,23 @@ class InlineWorld(WorldThread):
         return await self.call(function, seconds)
 
     async def step(self, function: Callable[[Environment], T], seconds: float) -> T:
+        timed = functools.partial(self._timed, function)
         if self._slow_steps >= SLOW_STEPS and self._slow_steps > SLOW_SHARE * self._steps:
-            return await self.call(function, seconds)
-        began = time.monotonic()
-        value, error = _watch.outcome(began + min(seconds, ALARM_SECONDS), functools.partial(function, self.world))
-        self._steps += 1
-        self._slow_steps += time.monotonic() - began > BUDGET_SECONDS
+            return await self.call(timed, seconds)
+        deadline = time.monotonic() + min(seconds, ALARM_SECONDS)
+        value, error = _watch.outcome(deadline, functools.partial(timed, self.world))
         if error is not None:
             raise error
         result: T = value
         return result
+
+    def _timed(self, function: Callable[[Environment], T], world: Environment) -> T:
+        began = time.monotonic()
+        try:
+            return function(world)
+        finally:
+            self._steps += 1
+            self._slow_steps += time.monotonic() - began > BUDGET_SECONDS
 
 
 class _Watch:
@@ -58,6 +66,9 @@ class _Watch:
     def start(self) -> None:
         signal.signal(signal.SIGALRM, self._look)
         signal.setitimer(signal.ITIMER_REAL, TICK_SECONDS, TICK_SECONDS)
+
+    def stop(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def outcome(self, deadline: float, function: Callable[[], Any]) -> Outcome:
         """The outcome of a call that is cut off at its deadline. Whatever is raised into it does not leave here."""
@@ -78,6 +89,11 @@ class _Watch:
 _watch = _Watch()
 
 
-def install_alarm() -> None:
-    """Once per process, on its main thread, which must be the one of the event loop: signals arrive there."""
+@contextmanager
+def alarm_installed() -> Iterator[None]:
+    """For the life of a server, on the main thread of its process: signals arrive there."""
     _watch.start()
+    try:
+        yield
+    finally:
+        _watch.stop()

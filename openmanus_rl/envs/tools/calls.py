@@ -12,7 +12,7 @@ from openmanus_rl.envs.tools.tool import ToolError
 GRAMMAR = ActionGrammar(
     (
         ActionForm(
-            'tool_name with Action Input: {"parameter": "value"}',
+            "check_valid_actions with Action Input: {}",
             r"(?s:(?:.*\bAction:)?\s*(?P<tool>\w+)(?:\(\))?\s+with\s+Action\s+Input:(?P<input>.*))",
         ),
     )

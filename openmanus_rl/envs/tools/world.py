@@ -15,6 +15,7 @@ from openmanus_rl.envs.base import (
     ActionGrammar,
     Environment,
     EpisodeOver,
+    Isolation,
     Observation,
     Split,
     StepResult,
@@ -82,6 +83,7 @@ class ToolWorld(Environment):
     grammar: ClassVar[ActionGrammar] = GRAMMAR
     success_rule: ClassVar[str] = "after finish, the data are as the goal wants them, and the answer is right"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    isolation: ClassVar[Isolation] = "inline"
     service: ClassVar[type[ToolService]]
 
     def __init__(self, max_steps: int = 20) -> None:
@@ -102,7 +104,10 @@ class ToolWorld(Environment):
 
     def instructions(self) -> str:
         listed = "\n".join(one.describe() for one in tools_of(self.service).values())
-        return f"Reach the goal by calling tools.\n{listed}\nAction: {self.grammar.describe()}"
+        return (
+            f"Reach the goal by calling tools.\n{listed}\nThe input is a JSON object with all parameters. "
+            f"Action, for example: {self.grammar.describe()}"
+        )
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
@@ -186,7 +191,7 @@ class ToolWorld(Environment):
         try:
             call = read_call(action)
             if call is None:
-                refused = f"write it as {self.grammar.describe()}"
+                refused = f"write it as, for example, {self.grammar.describe()}"
                 return f"This is no action: {refused}", refused
             answer = call_tool(self._service, call.tool, call.arguments)
         except ToolError as error:

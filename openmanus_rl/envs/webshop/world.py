@@ -34,9 +34,9 @@ class WebShop(Environment):
 
     `search[keywords]` finds up to fifty products, ten on a page. `click[value]` clicks what the page shows: a product's
     asin, an option's value, `Next >`, `< Prev`, `Back to Search`, `Description`, `Features`, `Reviews` or `Buy Now`.
-    What cannot be done leaves the page as it is. Buying ends the episode and pays WebShop's reward, from 0 to 1, for
-    the attributes, options and price that were asked for (`reward.py`); it is a success if that is 1. After `max_steps`
-    turns the episode is cut.
+    A click on what is not there leaves the page as it is. Buying ends the episode and pays WebShop's reward, from 0 to
+    1, for the attributes, options and price that were asked for (`reward.py`); it is a success if that is 1. After
+    `max_steps` turns the episode is cut.
 
     Options: `num_products` and `catalogue_seed` of the generated catalogue, or `data_dir` with WebShop's own product
     files, of which the first `num_products` are used; `human_instructions` takes those that people wrote for them;
@@ -85,7 +85,8 @@ class WebShop(Environment):
     def instructions(self) -> str:
         return (
             "Buy what the instruction asks for, with the right options and within the price. "
-            f"Actions: {self.grammar.describe()}. A value is a button, a link or an option on the page."
+            f"Actions: {self.grammar.describe()}. A value is what stands on the page: a button such as Buy Now, "
+            "a product's code, or the value of an option."
         )
 
     @classmethod
@@ -107,8 +108,7 @@ class WebShop(Environment):
             raise EpisodeOver(f"{self._item_id} is over; call reset")
         goal = self._asked
         self._turns += 1
-        refused = self._act(action)
-        info: dict[str, Any] = {"invalid": refused} if refused else {}
+        info = self._act(action)
         reward = 0.0
         bought = self._visit.page == "done"
         if bought:
@@ -209,20 +209,20 @@ class WebShop(Environment):
         self._item_id, self._goal = item_id, self._shop.goals[number]
         self._visit, self._turns, self._over, self._score = Visit(), 0, False, None
 
-    def _act(self, action: str) -> str | None:
-        """Do it; or why it cannot be done."""
+    def _act(self, action: str) -> dict[str, Any]:
+        """Do it; or tell why it is no action (`invalid`), or that a click hit nothing (`missed`)."""
         match = self.grammar.parse(action)
         if match is None:
-            return f"not one of {self.grammar.describe()}"
+            return {"invalid": f"not one of {self.grammar.describe()}"}
         given = match.groupdict()
         if given.get("keywords"):
             self._visit = Visit("results", given["keywords"].strip().lower()[:LONGEST_QUERY])
-            return None
+            return {}
         clicked = given["clicked"].strip().lower()
         if clicked not in (name.lower() for name in self._page().clickables):
-            return f"nothing on this page is called {clicked[:100]!r}"
+            return {"missed": f"nothing on this page is called {clicked[:100]!r}"}
         self._click(clicked)
-        return None
+        return {}
 
     def _click(self, clicked: str) -> None:
         visit = self._visit

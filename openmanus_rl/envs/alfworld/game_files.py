@@ -1,0 +1,162 @@
+"""ALFWorld's published games (`game.tw-pddl`), played by TextWorld's engine.
+
+A directory of games holds ALFWorld's own: `train`, `valid_seen`, `valid_unseen` and others, with one directory per task
+and trial beneath. A game's item id is its path there, so it names one game for ever.
+"""
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from openmanus_rl.envs.alfworld.generate import TASK_TYPES
+from openmanus_rl.envs.alfworld.household import GRAMMARS
+from openmanus_rl.envs.base import Split
+from openmanus_rl.errors import UserError
+
+GAME = "game.tw-pddl"
+FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "valid_seen", "test": "valid_unseen"}
+
+
+class PublishedGame:
+    """One game file being played. Putting something down is understood in the words of ALFWorld 0.3 and 0.4 alike."""
+
+    def __init__(self, path: Path) -> None:
+        textworld = load_textworld()
+        asked = textworld.EnvInfos(feedback=True, won=True, admissible_commands=True, facts=True)
+        self._engine = textworld.start(str(path), asked, wrappers=[_plain_names(textworld)])
+        self._state = self._engine.reset()
+        self._plan: list[str] | None = None
+
+    def begin(self) -> str:
+        """The room and the task, without the game's greeting."""
+        return "\n".join(self._state["feedback"].strip().split("\n\n")[1:])
+
+    def act(self, action: str) -> str | None:
+        """Do the action; what is answered, or None if it is none of this world's."""
+        command = self._in_the_games_words(action)
+        if command is None:
+            return None
+        self._state, _, _ = self._engine.step(command)
+        self._plan = None
+        text: str = self._state["feedback"].strip()
+        return text.partition(". ")[2] if text.startswith("You arrive at loc ") else text
+
+    def actions(self) -> list[str]:
+        return sorted(command.strip() for command in self._state["admissible_commands"])
+
+    def won(self) -> bool:
+        return bool(self._state["won"])
+
+    def expert_action(self) -> str | None:
+        """The first step of a plan by TextWorld's planner, or None if it finds none."""
+        if self._plan is None:
+            self._plan = [command.strip() for command in self._engine.get_walkthrough() or []]
+        return self._plan[0] if self._plan else None
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _in_the_games_words(self, action: str) -> str | None:
+        command = " ".join(action.lower().split())
+        possible = self.actions()
+        if command in possible:
+            return command
+        match = GRAMMARS["put"].parse(command)
+        if match is None:
+            return None
+        said = match.groupdict()
+        if "put" not in said:
+            return command
+        forms = (f"put {said['put']} in/on {said['target']}", f"move {said['put']} to {said['target']}")
+        return next((form for form in forms if form in possible), command)
+
+
+def load_textworld() -> Any:
+    """The engine, or what to do to get it."""
+    try:
+        return importlib.import_module("textworld")
+    except ImportError as error:
+        raise UserError(
+            "ALFWorld's game files need TextWorld, which is not installed here.",
+            "Install it with: openmanus-rl env install alfworld",
+        ) from error
+
+
+def game_ids(games_dir: Path, split: Split, task_types: Sequence[str] = TASK_TYPES) -> Iterator[str]:
+    """The games of one of ALFWorld's own splits that are known to be solvable, in the order of their paths."""
+    folder = games_dir / FOLDERS[split]
+    if not folder.is_dir():
+        raise UserError(
+            f"{games_dir} has no {FOLDERS[split]} with games.",
+            "env.options.games_dir is the directory that holds train, valid_seen and valid_unseen (json_2.1.1).",
+        )
+    for path in sorted(folder.rglob(GAME)):
+        name = path.parent.relative_to(games_dir).as_posix()
+        if task_type_of(name) in task_types and json.loads(path.read_text(encoding="utf-8")).get("solvable", True):
+            yield name
+
+
+def game_path(games_dir: Path, item_id: str) -> Path:
+    """The file of an item, which must lie inside the directory."""
+    path = games_dir / item_id / GAME
+    if not path.resolve().is_relative_to(games_dir.resolve()) or not path.is_file():
+        raise UserError(
+            f"there is no game {item_id!r} in {games_dir}",
+            "An item id is the path of its game there, such as train/pick_and_place_simple-Mug-None-Desk-308/trial_T1.",
+        )
+    return path
+
+
+def numbered_games(mappings: Iterable[Path]) -> list[str]:
+    """AgentGym's numbers as item ids: its mapping files name task and trial, the training games before the others."""
+    games = []
+    for index, path in enumerate(mappings):
+        folder = "train" if index == 0 else "valid_train"
+        records = json.loads(Path(path).read_text(encoding="utf-8"))
+        games += [f"{folder}/{record['task_type']}/{record['task_id']}" for record in records]
+    return games
+
+
+def task_type_of(item_id: str) -> str:
+    """`pick_and_place_simple` of `train/pick_and_place_simple-Mug-None-Desk-308/trial_T1`."""
+    return item_id.rstrip("/").split("/")[-2].partition("-")[0]
+
+
+def plain_names(identifiers: Iterable[str]) -> dict[str, str]:
+    """`cabinet 2` for `cabinet_bar__minus_01_…`: ALFWorld's names, numbered downwards in the order of identifiers."""
+    ordered = sorted(identifiers)
+    kinds = {name: _kind(name) for name in ordered}
+    left = Counter(kind for kind in kinds.values() if kind is not None)
+    names = {}
+    for identifier in ordered:
+        kind = kinds[identifier]
+        if kind is None:
+            names[identifier] = identifier
+        else:
+            names[identifier] = f"{kind} {left[kind]}"
+            left[kind] -= 1
+    return names
+
+
+def _kind(identifier: str) -> str | None:
+    kind, bar, rest = identifier.partition("_bar_")
+    if not bar:
+        return None
+    return f"{kind}basin" if "basin" in rest and not kind.endswith("basin") else kind
+
+
+def _plain_names(textworld: Any) -> Any:
+    """A wrapper of TextWorld's that gives everything its plain name when a game is loaded."""
+
+    class PlainNames(textworld.core.Wrapper):
+        def load(self, *arguments: Any, **more: Any) -> None:
+            super().load(*arguments, **more)
+            infos = self._wrapped_env._game.infos
+            names = plain_names(info.id for info in infos.values())
+            for info in infos.values():
+                info.name = names[info.id]
+
+    return PlainNames
