@@ -19,7 +19,7 @@ class LeaveOneOutOptions(Config):
     """Multiplies every advantage: returns of another size than 1 are brought to it."""
 
 
-@estimator("leave_one_out", requires={"group"}, options=LeaveOneOutOptions)
+@estimator("leave_one_out", requires={"group"}, options=LeaveOneOutOptions, credit="episode")
 def leave_one_out(batch: CreditBatch, options: LeaveOneOutOptions) -> Advantages:
     require_siblings(batch, "leave_one_out")
     returns_E = batch.episode_returns()

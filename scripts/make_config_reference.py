@@ -42,14 +42,14 @@ def reference() -> str:
     """A table for each section of the config, then one for the options of each built-in algorithm."""
     sections = {name: _as_section(field) for name, field in RunConfig.model_fields.items()}
     parts = [_table(f"`{name}`", section, f"{name}.") for name, section in sections.items() if section]
-    parts += [_options_table("estimator", "options", entry) for entry in ESTIMATORS.values() if _is_built_in(entry)]
-    parts += [_options_table("loss", "loss_options", entry) for entry in LOSSES.values() if _is_built_in(entry)]
+    parts += [_options_table("estimator", "options", entry) for entry in ESTIMATORS.values() if _has_a_table(entry)]
+    parts += [_options_table("loss", "loss_options", entry) for entry in LOSSES.values() if _has_a_table(entry)]
     return "\n".join(parts)
 
 
-def _is_built_in(entry: EstimatorEntry | LossEntry) -> bool:
-    """A user's own algorithm that happens to be loaded is no part of the reference."""
-    return entry.function.__module__.startswith("openmanus_rl.")
+def _has_a_table(entry: EstimatorEntry | LossEntry) -> bool:
+    """What has options; a user's own algorithm that happens to be loaded is no part of the reference."""
+    return bool(entry.options.model_fields) and entry.function.__module__.startswith("openmanus_rl.")
 
 
 def _options_table(kind: str, section: str, entry: EstimatorEntry | LossEntry) -> str:

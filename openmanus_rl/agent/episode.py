@@ -26,6 +26,8 @@ class StopReason(StrEnum):
     ENV_FAILURE = "env_failure"
     ENV_TIMEOUT = "env_timeout"
     ENGINE_FAILURE = "engine_failure"
+    REWARD_FAILURE = "reward_failure"
+    """The score function raised, and the policy for that is to count the episode as failed."""
     ABORTED = "aborted"
 
     @classmethod
@@ -45,7 +47,13 @@ class StopReason(StrEnum):
 
 
 _CUT_SHORT = {StopReason.TRUNCATED, StopReason.MAX_TURNS, StopReason.TOKEN_BUDGET, StopReason.CONTEXT_FULL}
-_FAILURES = {StopReason.ENV_FAILURE, StopReason.ENV_TIMEOUT, StopReason.ENGINE_FAILURE, StopReason.ABORTED}
+_FAILURES = {
+    StopReason.ENV_FAILURE,
+    StopReason.ENV_TIMEOUT,
+    StopReason.ENGINE_FAILURE,
+    StopReason.REWARD_FAILURE,
+    StopReason.ABORTED,
+}
 
 
 @dataclass
@@ -99,6 +107,8 @@ class Episode:
     """What broke, where `stop_reason` is a failure."""
     scores: dict[str, float] = field(default_factory=dict)
     """What the score functions said."""
+    token_rewards: list[list[tuple[int, float]]] | None = field(default=None, compare=False, repr=False)
+    """Where its score fell, once it has one: an episode is scored once."""
     failed_tries: list[StopReason] = field(default_factory=list)
     """Why it was played again, once for each try before this one."""
 

@@ -15,7 +15,7 @@ import uvloop
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import EngineFailure, EpisodeRequest, Player, play_episode
 from openmanus_rl.agent.records import write_episodes
-from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
+from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
 from openmanus_rl.agent.rows import episodes_to_rows, objects
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Environment, Task, stable_hash
@@ -49,10 +49,17 @@ class OpenManusAgent:
     engine fails starts afresh within `limits.retries`; after that it is no sample and leaves its group.
     """
 
-    def __init__(self, player: Player, limits: RolloutLimits, rewards: TokenRewards = turn_rewards) -> None:
+    def __init__(
+        self,
+        player: Player,
+        limits: RolloutLimits,
+        rewards: TokenRewards = turn_rewards,
+        judge: Judge | None = None,
+    ) -> None:
         self.player = player
         self.limits = limits
         self.rewards = rewards
+        self.judge = judge
         self._sessions = itertools.count()
         self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -187,6 +194,8 @@ class OpenManusAgent:
         async def play_one(request: EpisodeRequest) -> Episode:
             async with free:
                 episode = await self._play_with_retries(request)
+            if self.judge is not None and episode.stop_reason.is_sample:
+                await self.judge(episode)
             if on_end is not None:
                 on_end(episode)
             return episode

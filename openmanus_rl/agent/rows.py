@@ -1,6 +1,7 @@
 """Episodes to rows: each segment becomes one row of tensors, with the columns agent-RL users know.
 
 `prompts` are padded on the left, `responses` on the right; `response_mask` is 1 on sampled tokens only.
+`state_index` numbers the states of the world in which turns were taken: equal keys have equal numbers.
 """
 
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
     attention = np.zeros((len(rows), width), dtype=np.int64)
     mask = np.zeros((len(rows), response_width), dtype=bool)
     turn_index = np.full((len(rows), response_width), -1, dtype=np.int64)
+    state_index = np.full((len(rows), response_width), -1, dtype=np.int64)
+    states: dict[str, int] = {}
     log_probs = np.zeros((len(rows), response_width), dtype=np.float32)
     scores = np.zeros((len(rows), response_width), dtype=np.float32)
     for row, (_, number, episode, segment, segment_rewards) in enumerate(rows):
@@ -42,6 +45,8 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
             mask[row, span] = True
             turn_index[row, span] = turn_number
             log_probs[row, span] = turn.log_probs
+            if turn.state_key is not None:
+                state_index[row, span] = states.setdefault(turn.state_key, len(states))
         for position, reward in segment_rewards:
             column = position - segment.prompt_length
             if not (0 <= column < response_width and mask[row, column]):
@@ -60,6 +65,7 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
             "rollout_log_probs": torch.from_numpy(log_probs),
             "token_level_scores": torch.from_numpy(scores),
             "turn_index": torch.from_numpy(turn_index),
+            "state_index": torch.from_numpy(state_index),
             "group_index": torch.tensor([episode.group for _, _, episode, _, _ in rows]),
             "episode_index": torch.tensor([index for index, _, _, _, _ in rows]),
             "segment_index": torch.tensor([number for _, number, _, _, _ in rows]),

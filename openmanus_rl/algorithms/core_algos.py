@@ -2,7 +2,8 @@
 
 Columns read: `token_level_scores` or `token_level_rewards`, `response_mask`, `turn_index` (a number a response token);
 `group_index, episode_index, segment_index, bootstrap` (a number a row); with a critic also `values`, and
-`final_values` (a number a row).
+`final_values` (a number a row). Estimators that ask for them read `state_index` (a number a response token) and
+`greedy_return` (a number a row).
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,11 @@ def compute_advantage(batch: DataProto, estimator: str, options: Config | Mappin
     credit = credit_batch(batch)
     if "critic" in entry.requires and credit.values_RT is None:
         raise UserError(f"the estimator {estimator} needs a critic: the batch has no column values.")
+    if "state_key" in entry.requires and not (credit.turn_states() >= 0).any():
+        raise UserError(
+            f"the estimator {estimator} compares turns from the same state, and the world tells none (no state_key).",
+            "Give the world a state_key, or choose another estimator.",
+        )
     answer = entry(credit, typed)
     columns = _columns(batch)
     columns["advantages"] = answer.advantages_RT
@@ -58,6 +64,7 @@ def apply_kl_penalty(batch: DataProto, controller: KLController, kind: str) -> t
 def credit_batch(batch: DataProto) -> CreditBatch:
     """The columns that estimators see, checked."""
     values, final_values = _optional_column(batch, "values"), _optional_column(batch, "final_values")
+    greedy_return = _optional_column(batch, "greedy_return")
     return CreditBatch(
         token_level_rewards_RT=_column(batch, "token_level_rewards").float(),
         response_mask_RT=_column(batch, "response_mask").bool(),
@@ -68,6 +75,8 @@ def credit_batch(batch: DataProto) -> CreditBatch:
         bootstrap_R=_column(batch, "bootstrap").bool(),
         values_RT=None if values is None else values.float(),
         final_values_R=None if final_values is None else final_values.float(),
+        state_index_RT=_optional_column(batch, "state_index"),
+        greedy_return_R=None if greedy_return is None else greedy_return.float(),
     )
 
 

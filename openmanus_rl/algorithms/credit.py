@@ -13,7 +13,7 @@ from torch import Tensor
 
 from openmanus_rl.algorithms.labels import distinct
 from openmanus_rl.algorithms.masks import require_bool
-from openmanus_rl.algorithms.ragged import Ragged
+from openmanus_rl.algorithms.ragged import Ragged, discounted_sums
 from openmanus_rl.errors import UserError
 
 
@@ -44,6 +44,10 @@ class CreditBatch:
     """The critic's value before each token is sampled."""
     final_values_R: Tensor | None = None
     """The critic's value after the row's last token."""
+    state_index_RT: Tensor | None = None
+    """A number for the state of the world in which a sampled token's turn was taken; -1 where it is not known."""
+    greedy_return_R: Tensor | None = None
+    """The return of the greedy episode on the row's task."""
 
     def __post_init__(self) -> None:
         _check_columns(self)
@@ -79,19 +83,19 @@ class CreditBatch:
 
     def sampled(self, column_RT: Tensor) -> Tensor:
         """The values of a column at the sampled tokens, episode after episode, in the order of sampling."""
-        return column_RT.flatten()[self._token_N]
+        return column_RT.flatten().index_select(0, self._token_N)
 
     def rows(self, values_N: Tensor) -> Tensor:
         """The inverse of `sampled`, zero on every other token."""
         flat = values_N.new_zeros(self.response_mask_RT.numel())
-        flat[self._token_N] = values_N
-        return flat.view_as(self.response_mask_RT)
+        return flat.scatter_(0, self._token_N, values_N).view_as(self.response_mask_RT)
 
     @cached_property
     def episodes(self) -> Ragged:
         """Sampled tokens by episode."""
-        tokens_R = self.response_mask_RT.sum(-1)[self._row_order]
-        return Ragged(self.episode_R[self._row_order].repeat_interleave(tokens_R), self.num_episodes)
+        line_N = self.episode_R[self._row_order].repeat_interleave(self._row_tokens_R[self._row_order])
+        lengths_E = self._row_tokens_R.new_zeros(self.num_episodes).index_add(0, self.episode_R, self._row_tokens_R)
+        return Ragged(line_N, self.num_episodes, lengths_E)
 
     @cached_property
     def turns(self) -> Ragged:
@@ -100,6 +104,37 @@ class CreditBatch:
         new_turn_N = self.episodes.first_N.clone()
         new_turn_N[1:] |= turn_N[1:] != turn_N[:-1]
         return Ragged(new_turn_N.cumsum(0) - 1, int(new_turn_N.sum()))
+
+    @cached_property
+    def turn_episodes(self) -> Ragged:
+        """Turns by episode."""
+        return Ragged(self.episodes.line_N[self.turns.first_N], self.num_episodes)
+
+    def turn_rewards(self) -> Tensor:
+        """The sum of each turn's rewards, in float64."""
+        rewards_N = self.sampled(self.token_level_rewards_RT).double()
+        return rewards_N.new_zeros(self.turns.lines).index_add(0, self.turns.line_N, rewards_N)
+
+    def turn_returns(self, gamma: float) -> Tensor:
+        """What was earned from each turn on, discounted by turns, in float64."""
+        turns = self.turn_episodes
+        return turns.flat(discounted_sums(turns.pad(self.turn_rewards()), gamma))
+
+    def turn_states(self) -> Tensor:
+        """The number of the state in which each turn was taken; -1 where it is not known."""
+        if self.state_index_RT is None:
+            raise UserError("the batch has no states: this estimator compares turns from the same state of the world.")
+        return self.sampled(self.state_index_RT)[self.turns.first_N]
+
+    def spread_turns(self, advantage_K: Tensor) -> Advantages:
+        """The turn's advantage on each of its sampled tokens."""
+        return Advantages(self.rows(advantage_K[self.turns.line_N].to(self.token_level_rewards_RT.dtype)))
+
+    def greedy_returns(self) -> Tensor:
+        """For each episode, the return of the greedy episode on its task."""
+        if self.greedy_return_R is None:
+            raise UserError("the batch has no greedy returns: this estimator needs a greedy episode of each task.")
+        return self.greedy_return_R[self._last_row_E].double()
 
     def critic_values(self) -> Tensor:
         """The critic's value before each sampled token."""
@@ -130,19 +165,35 @@ class CreditBatch:
     @cached_property
     def _token_N(self) -> Tensor:
         """Where the sampled tokens are in a flattened column."""
-        places_RT = torch.arange(self.response_mask_RT.numel(), device=self.response_mask_RT.device)
-        places_RT = places_RT.view_as(self.response_mask_RT)
-        return places_RT[self._row_order][self.response_mask_RT[self._row_order]]
+        rows, width = self.response_mask_RT.shape
+        in_place_R = torch.arange(rows, device=self.response_mask_RT.device)
+        if torch.equal(self._row_order, in_place_R):
+            return self.response_mask_RT.flatten().nonzero().squeeze(1)
+        ordered_N = self.response_mask_RT[self._row_order].flatten().nonzero().squeeze(1)
+        moved_R = (self._row_order - in_place_R) * width
+        return ordered_N + moved_R.repeat_interleave(self._row_tokens_R[self._row_order])
+
+    @cached_property
+    def _row_tokens_R(self) -> Tensor:
+        """Sampled tokens of each row."""
+        return self.response_mask_RT.sum(-1)
 
 
 def _check_columns(batch: CreditBatch) -> None:
     require_bool(batch.response_mask_RT)
     shape = batch.response_mask_RT.shape
-    for name in ("token_level_rewards_RT", "turn_index_RT", "values_RT"):
+    for name in ("token_level_rewards_RT", "turn_index_RT", "values_RT", "state_index_RT"):
         column = getattr(batch, name)
         if column is not None and column.shape != shape:
             raise ValueError(f"{name[:-3]} has shape {tuple(column.shape)}, response_mask has {tuple(shape)}")
-    for name in ("group_index_R", "episode_index_R", "segment_index_R", "bootstrap_R", "final_values_R"):
+    for name in (
+        "group_index_R",
+        "episode_index_R",
+        "segment_index_R",
+        "bootstrap_R",
+        "final_values_R",
+        "greedy_return_R",
+    ):
         column = getattr(batch, name)
         if column is not None and column.shape != shape[:1]:
             raise ValueError(f"{name[:-2]} has shape {tuple(column.shape)}, the batch has {shape[0]} rows")

@@ -4,7 +4,6 @@ Schulman et al. 2016. Time is counted in sampled tokens: one step leads from a s
 observation between them and across segments. An episode that was cut short ends with the critic's value, else with 0.
 """
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -27,21 +26,27 @@ class GaeOptions(Config):
 
 @estimator("gae", requires={"critic"}, options=GaeOptions)
 def gae(batch: CreditBatch, options: GaeOptions) -> Advantages:
-    rewards_N = batch.sampled(batch.token_level_rewards_RT)
-    values_N = batch.critic_values()
-    advantages_N = temporal_difference(
-        rewards_N, values_N, batch.episodes, batch.end_values_E(), options.gamma, options.lam
-    )
+    rewards_N, values_N, lines = batch.sampled(batch.token_level_rewards_RT), batch.critic_values(), batch.episodes
+    surprise_N = surprise(rewards_N, values_N, lines, batch.end_values_E(), options.gamma)
+    # Summed in float64: over thousands of tokens a float32 loses its last digits.
+    sums_SL = discounted_sums(lines.pad(surprise_N).double(), options.gamma * options.lam)
+    advantages_N = lines.flat(sums_SL.to(values_N.dtype))
     shown_N = whiten(advantages_N) if options.whiten else advantages_N
     return Advantages(batch.rows(shown_N), batch.rows(advantages_N + values_N))
+
+
+def surprise(rewards_N: Tensor, values_N: Tensor, lines: Ragged, end_values_S: Tensor, gamma: float) -> Tensor:
+    """How much better each step went than the critic expected: reward and value after it, minus the value before."""
+    next_values_N = values_N.roll(-1)
+    next_values_N[lines.ends_F] = end_values_S[lines.filled_F]
+    return next_values_N.mul_(gamma).add_(rewards_N).sub_(values_N)
 
 
 def temporal_difference(
     rewards_N: Tensor, values_N: Tensor, lines: Ragged, end_values_S: Tensor, gamma: float, lam: float
 ) -> Tensor:
     """GAE along each line: the sum of (gamma * lam)^k times the critic's surprise k steps later."""
-    next_values_N = torch.where(lines.last_N, end_values_S[lines.line_N], values_N.roll(-1))
-    surprise_N = rewards_N + gamma * next_values_N - values_N
+    surprise_N = surprise(rewards_N, values_N, lines, end_values_S, gamma)
     return lines.flat(discounted_sums(lines.pad(surprise_N), gamma * lam))
 
 

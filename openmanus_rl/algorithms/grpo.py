@@ -21,7 +21,7 @@ class GrpoOptions(Config):
     """Divide by the group's standard deviation, so that a task with small differences counts as much as any."""
 
 
-@estimator("grpo", requires={"group"}, options=GrpoOptions)
+@estimator("grpo", requires={"group"}, options=GrpoOptions, credit="episode")
 def grpo(batch: CreditBatch, options: GrpoOptions) -> Advantages:
     require_siblings(batch, "grpo")
     returns_E = batch.episode_returns()

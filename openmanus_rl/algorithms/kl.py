@@ -1,6 +1,9 @@
 """How far the policy is from the reference, from the log-probs of sampled tokens only.
 
 Schulman 2020, "Approximating KL Divergence". Each estimate is a function of d = log p(token) - log p_ref(token).
+
+In a loss it is the gradient that counts, and only that of k2, d times the gradient of log p, is the gradient of the
+KL on average. A `+` after the name takes the estimate's value with that gradient.
 """
 
 from collections.abc import Callable
@@ -42,7 +45,12 @@ def _k3(difference: Tensor) -> Tensor:
 
 def kl_estimate(log_probs: Tensor, ref_log_probs: Tensor, kind: str) -> Tensor:
     """The estimate for each token; the gradient flows through `log_probs`."""
-    return KL_ESTIMATES.lookup(kind)(log_probs - ref_log_probs)
+    difference = log_probs - ref_log_probs
+    value = KL_ESTIMATES.lookup(kind.removesuffix("+"))(difference)
+    if not kind.endswith("+"):
+        return value
+    carrier = KL_ESTIMATES["k2"](difference)
+    return value.detach() + (carrier - carrier.detach())
 
 
 def apply_kl_penalty(

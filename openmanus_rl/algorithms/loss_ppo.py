@@ -27,7 +27,7 @@ class PpoOptions(Config):
 def ppo(inputs: LossInputs, options: PpoOptions) -> TokenLoss:
     mask_RT = inputs.response_mask_RT
     advantages_RT = torch.where(mask_RT, inputs.advantages_RT, 0)
-    log_ratio_RT = torch.where(mask_RT, inputs.log_probs_RT - inputs.old_log_probs_RT, 0)
+    log_ratio_RT = inputs.log_ratio_RT()
     ratio_RT = log_ratio_RT.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
     free_RT = -advantages_RT * ratio_RT

@@ -34,6 +34,10 @@ class LossInputs:
     def __post_init__(self) -> None:
         require_bool(self.response_mask_RT)
 
+    def log_ratio_RT(self) -> Tensor:
+        """How much more likely each sampled token is than under the proximal policy; 0 where none was sampled."""
+        return torch.where(self.response_mask_RT, self.log_probs_RT - self.old_log_probs_RT, 0)
+
 
 @dataclass(frozen=True)
 class TokenLoss:

@@ -1,7 +1,7 @@
 """Lines of different length as one flat list, and sums over their futures without a loop over time.
 
 Dimension suffixes: `_N` items (tokens or turns) of all lines one after the other, `_S` lines, `_L` columns of the
-padded form.
+padded form, `_F` lines that are not empty.
 """
 
 from functools import cached_property
@@ -15,49 +15,58 @@ _BLOCK = 64
 class Ragged:
     """Which line each item of a flat list belongs to. Lines follow one another; some may be empty."""
 
-    def __init__(self, line_N: Tensor, lines: int) -> None:
+    def __init__(self, line_N: Tensor, lines: int, lengths_S: Tensor | None = None) -> None:
+        """`lengths_S`, where they are known already, need not be counted."""
         self.line_N = line_N
         self.lines = lines
+        self.lengths_S = torch.bincount(line_N, minlength=lines) if lengths_S is None else lengths_S
 
     @cached_property
     def first_N(self) -> Tensor:
         """True where a line begins."""
-        return self._boundary_N1[:-1]
+        ends = self.lengths_S.cumsum(0)
+        return self._marked((ends - self.lengths_S)[self.filled_F])
 
     @cached_property
     def last_N(self) -> Tensor:
         """True where a line ends."""
-        return self._boundary_N1[1:]
+        return self._marked(self.ends_F)
 
     @cached_property
-    def _boundary_N1(self) -> Tensor:
-        edge = self.line_N.new_full((1,), -1)
-        return torch.cat([edge, self.line_N]) != torch.cat([self.line_N, edge])
+    def filled_F(self) -> Tensor:
+        """The lines that are not empty."""
+        return self.lengths_S.nonzero().squeeze(1)
+
+    @cached_property
+    def ends_F(self) -> Tensor:
+        """Where the last item of each line is that is not empty."""
+        return self.lengths_S.cumsum(0)[self.filled_F] - 1
 
     def pad(self, values_N: Tensor) -> Tensor:
         """One row a line, zeros on the right."""
         flat = values_N.new_zeros(self.lines * self._width)
-        flat[self._place_N] = values_N
-        return flat.view(self.lines, self._width)
+        return flat.scatter_(0, self._place_N, values_N).view(self.lines, self._width)
 
     def flat(self, padded_SL: Tensor) -> Tensor:
         """The inverse of `pad`."""
-        return padded_SL.flatten()[self._place_N]
+        return padded_SL.flatten().index_select(0, self._place_N)
 
-    @cached_property
-    def _lengths_S(self) -> Tensor:
-        return torch.bincount(self.line_N, minlength=self.lines)
+    def _marked(self, places: Tensor) -> Tensor:
+        marks_N = torch.zeros(len(self.line_N), dtype=torch.bool, device=self.line_N.device)
+        marks_N[places] = True
+        return marks_N
 
     @cached_property
     def _width(self) -> int:
-        return int(self._lengths_S.max()) if self.lines else 0
+        return int(self.lengths_S.max()) if self.lines else 0
 
     @cached_property
     def _place_N(self) -> Tensor:
         """Where each item is in the flattened padded form: all before its line is as wide as the widest line."""
-        padding_S = self._width - self._lengths_S
+        padding_S = self._width - self.lengths_S
         padding_before_S = padding_S.cumsum(0) - padding_S
-        return torch.arange(len(self.line_N), device=self.line_N.device) + padding_before_S[self.line_N]
+        padding_before_N = padding_before_S.repeat_interleave(self.lengths_S, output_size=len(self.line_N))
+        return padding_before_N.add_(torch.arange(len(self.line_N), device=self.line_N.device))
 
 
 def discounted_sums(values_SL: Tensor, decay: float) -> Tensor:

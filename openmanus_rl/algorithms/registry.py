@@ -7,13 +7,13 @@ function, and is also what a user's own `module:name` must be.
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from pydantic import ValidationError
 
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
-from openmanus_rl.algorithms.losses import LossInputs, TokenLoss
+from openmanus_rl.algorithms.losses import Aggregation, LossInputs, TokenLoss
 from openmanus_rl.config.base import Config
 from openmanus_rl.errors import UserError, did_you_mean
 from openmanus_rl.registry import Registry
@@ -21,6 +21,8 @@ from openmanus_rl.registry import Registry
 REQUIREMENTS = frozenset({"critic", "group", "greedy", "state_key"})
 """What an estimator can ask of the trainer: a critic's values, siblings of the same task, a greedy episode of the task,
 the world's state at each turn."""
+
+Credit = Literal["episode", "token"]
 
 Options = TypeVar("Options", bound=Config)
 
@@ -33,6 +35,10 @@ class EstimatorEntry:
     function: Callable[[CreditBatch, Any], Advantages]
     requires: frozenset[str]
     options: type[Config]
+    credit: Credit = "token"
+    """What it tells apart: with `episode`, only an episode's return counts, wherever the rewards fell."""
+    aggregation: Aggregation | None = None
+    """The aggregation of the loss without which the estimator is not what its paper says; None: any."""
 
     def __call__(self, batch: CreditBatch, options: Config) -> Advantages:
         with torch.no_grad():
@@ -56,14 +62,20 @@ LOSSES: Registry[LossEntry] = Registry("policy loss")
 
 
 def estimator(
-    name: str, *, requires: Set[str] = frozenset(), options: type[Options]
+    name: str,
+    *,
+    requires: Set[str] = frozenset(),
+    options: type[Options],
+    credit: Credit = "token",
+    aggregation: Aggregation | None = None,
 ) -> Callable[[Callable[[CreditBatch, Options], Advantages]], EstimatorEntry]:
-    """Decorator: make a function the advantage estimator `name`."""
+    """Decorator: make a function the advantage estimator `name`; for the rest see `EstimatorEntry`."""
     if not requires <= REQUIREMENTS:
         raise ValueError(f"{name} requires {sorted(requires - REQUIREMENTS)}; there are {sorted(REQUIREMENTS)}")
 
     def add(function: Callable[[CreditBatch, Options], Advantages]) -> EstimatorEntry:
-        return ESTIMATORS.register(name)(EstimatorEntry(name, function, frozenset(requires), options))
+        entry = EstimatorEntry(name, function, frozenset(requires), options, credit, aggregation)
+        return ESTIMATORS.register(name)(entry)
 
     return add
 

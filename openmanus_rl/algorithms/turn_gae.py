@@ -10,7 +10,6 @@ from pydantic import Field
 
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
 from openmanus_rl.algorithms.gae import temporal_difference, whiten
-from openmanus_rl.algorithms.ragged import Ragged
 from openmanus_rl.algorithms.registry import estimator
 from openmanus_rl.config.base import Config
 
@@ -38,9 +37,8 @@ def turn_gae(batch: CreditBatch, options: TurnGaeOptions) -> Advantages:
 
     reward_K = rewards_N.new_zeros(turns.lines).index_add(0, turns.line_N, rewards_N)
     value_K = values_N[turns.first_N]
-    turns_by_episode = Ragged(batch.episodes.line_N[turns.first_N], batch.num_episodes)
     advantage_K = temporal_difference(
-        reward_K, value_K, turns_by_episode, batch.end_values_E(), options.gamma, options.lam
+        reward_K, value_K, batch.turn_episodes, batch.end_values_E(), options.gamma, options.lam
     )
 
     target_N = torch.zeros_like(values_N)

@@ -7,9 +7,13 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.errors import UserError
 
 
-def check_effect(config: RunConfig, given: Iterable[str], requires: Set[str]) -> None:
-    """Refuse a given key without effect. `requires` is what the chosen estimator needs (`critic`, `group`, …)."""
-    rules = _ignored(config, requires)
+def check_effect(config: RunConfig, given: Iterable[str], requires: Set[str], credit: str = "token") -> None:
+    """Refuse a given key without effect.
+
+    `requires` is what the chosen estimator needs (`critic`, `group`, …); `credit` is what it tells apart, `token` or
+    only `episode`.
+    """
+    rules = _ignored(config, requires) + _ignored_by_credit(config, requires, credit)
     for key in sorted(given):
         for pattern, reason, remedy in rules:
             if fnmatch(key, pattern):
@@ -60,7 +64,7 @@ USED_BY = {
         "rollout.episode_timeout",
         "rollout.retries",
         "rollout.validation_temperature",
-        "algorithm.reward_score_fn",
+        "algorithm.reward_*",
         "trainer.cache_dir",
         "trainer.seed",
         "trainer.deterministic",
@@ -80,9 +84,6 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         remedy = "choose an estimator with a critic (gae, turn_gae)"
         rules.append(("critic.*", f"{estimator} trains no critic", remedy))
         rules.append(("algorithm.bootstrap_cut_episodes", f"{estimator} trains no critic", remedy))
-    if "group" not in requires:
-        remedy = "choose an estimator that compares siblings (grpo)"
-        rules.append(("algorithm.drop_zero_variance_groups", f"{estimator} does not compare siblings", remedy))
     if kl.where == "none":
         for name in ("kind", "coefficient", "target", "horizon"):
             rules.append((f"algorithm.kl.{name}", "algorithm.kl.where=none", "set algorithm.kl.where=reward or loss"))
@@ -90,6 +91,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         rules.append(("algorithm.kl.target", "the KL in the loss has a fixed weight", "set algorithm.kl.where=reward"))
     if kl.target is None:
         rules.append(("algorithm.kl.horizon", "algorithm.kl.target is not set", "set algorithm.kl.target"))
+    if config.actor.proximal == "rollout":
+        reason = "actor.proximal=rollout: the old log-probs are the engine's own"
+        rules.append(("algorithm.correction.*", reason, "set actor.proximal=recompute"))
+    if config.algorithm.correction.kind == "none":
+        remedy = "set algorithm.correction.kind=token or sequence"
+        rules.append(("algorithm.correction.cap", "algorithm.correction.kind=none", remedy))
     if config.model.path != "tiny":
         rules.append(("model.tiny.*", f"model.path={config.model.path} is loaded, not built", "set model.path=tiny"))
     if not config.warm_starts:
@@ -110,4 +117,33 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if config.env.urls:
         rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
         rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))
+    return rules
+
+
+def _ignored_by_credit(config: RunConfig, requires: Set[str], credit: str) -> list[tuple[str, str, str]]:
+    """As `_ignored`, for the keys of rewards and groups."""
+    algorithm = config.algorithm
+    estimator = f"algorithm.estimator={algorithm.estimator}"
+    rules = []
+    if "group" not in requires:
+        remedy = "choose an estimator that compares siblings (grpo)"
+        rules.append(("algorithm.drop_zero_variance_groups", f"{estimator} does not compare siblings", remedy))
+        rules.append(("rollout.refills", f"{estimator} does not compare siblings", remedy))
+    elif credit != "episode":
+        remedy = "choose an estimator of whole episodes (grpo)"
+        for key in ("algorithm.drop_zero_variance_groups", "rollout.refills"):
+            rules.append((key, f"{estimator} learns also from groups of equal returns", remedy))
+    elif not algorithm.drop_zero_variance_groups:
+        reason = "algorithm.drop_zero_variance_groups=false keeps every group"
+        rules.append(("rollout.refills", reason, "set algorithm.drop_zero_variance_groups=true"))
+    if credit == "episode":
+        remedy = "choose an estimator that looks at tokens or turns (turn_gae, process)"
+        for name in ("reward_allocation", "reward_discount"):
+            rules.append((f"algorithm.{name}", f"{estimator} sees only an episode's whole return", remedy))
+    if algorithm.reward_allocation != "discounted":
+        reason = f"algorithm.reward_allocation={algorithm.reward_allocation}"
+        rules.append(("algorithm.reward_discount", reason, "set algorithm.reward_allocation=discounted"))
+    if not algorithm.reward_overlong_buffer:
+        reason, remedy = "algorithm.reward_overlong_buffer=0", "set algorithm.reward_overlong_buffer"
+        rules.append(("algorithm.reward_overlong_penalty", reason, remedy))
     return rules

@@ -151,6 +151,8 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
+    refills: int = Field(0, ge=0)
+    """Times in a step that groups whose episodes all did equally well are replaced by other tasks (DAPO)."""
 
 
 class KLConfig(Config):
@@ -158,14 +160,25 @@ class KLConfig(Config):
 
     where: Literal["none", "reward", "loss"] = "none"
     """Subtracted from the token rewards, added to the loss, or not used (then no reference is kept)."""
-    kind: Literal["k1", "abs", "k2", "k3"] = "k3"
-    """Which estimate of the divergence."""
+    kind: Literal["k1", "abs", "k2", "k3", "k1+", "abs+", "k2+", "k3+"] = "k3"
+    """Which estimate of the divergence; with a +, its gradient in the loss is that of the divergence on average."""
     coefficient: float = Field(0.001, ge=0)
     """Its weight."""
     target: float | None = Field(None, gt=0)
     """With kl.where=reward: the coefficient adapts to hold the KL near this; unset, it is fixed."""
     horizon: int = Field(10_000, ge=1)
     """Episodes over which the adaptive coefficient moves."""
+
+
+class CorrectionConfig(Config):
+    """With actor.proximal=recompute: weights for tokens that the engine sampled with other probabilities."""
+
+    kind: Literal["none", "token", "sequence"] = "none"
+    """Weight of a token's loss: 1, its own probability ratio trainer / engine, or that of its whole episode."""
+    cap: float = Field(2.0, ge=1)
+    """Largest weight (truncated importance sampling)."""
+    band: float | None = Field(None, gt=1)
+    """Episodes whose mean ratio a token is outside 1/band to band get no loss; unset: all do."""
 
 
 class AlgorithmConfig(Config):
@@ -184,12 +197,23 @@ class AlgorithmConfig(Config):
     )
     """How token losses become one number."""
     kl: KLConfig = KLConfig()
+    correction: CorrectionConfig = CorrectionConfig()
     reward_score_fn: str = "agentgym"
-    """`agentgym` (the world's own rewards), `exact_match`, or your own as module:function."""
+    """A score function, your own as module:function, or a weighted sum, e.g. "agentgym + 0.1*format"."""
+    reward_allocation: Literal["per_turn", "last_token", "uniform_positive", "discounted"] = "per_turn"
+    """Tokens that a reward falls on (docs/rewards.md); estimators that look at whole episodes see only its sum."""
+    reward_discount: float = Field(0.9, gt=0, le=1)
+    """With reward_allocation=discounted: a turn's share of the score, relative to the turn after it."""
+    reward_on_error: Literal["stop", "fail"] = "stop"
+    """A score function that raises: the run stops and shows the episode, or the episode counts as failed."""
+    reward_overlong_buffer: int = Field(0, ge=0)
+    """The score falls over the last so many tokens below agent.max_episode_tokens (DAPO); 0: it does not."""
+    reward_overlong_penalty: float = Field(1.0, gt=0)
+    """How far the score has fallen at agent.max_episode_tokens."""
     bootstrap_cut_episodes: bool = True
     """Whether an episode cut short is worth the critic's value at its end; off: 0."""
     drop_zero_variance_groups: bool = True
-    """Leave out groups whose episodes all did equally well: they teach a group estimator nothing."""
+    """Leave out groups whose episodes all did equally well: they teach estimators of whole episodes nothing."""
 
 
 class OptimConfig(Config):

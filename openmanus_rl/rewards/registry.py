@@ -1,6 +1,6 @@
 """Names to score functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 
 from torch import Tensor
@@ -10,8 +10,8 @@ from openmanus_rl.registry import Registry
 
 Score = float | Mapping[str, float] | Tensor
 """A number, a dict with `score` whose other keys become metrics, or a tensor of one element."""
-ScoreFunction = Callable[..., Score]
-"""`compute_score(solution_str, ground_truth, **kwargs)`."""
+ScoreFunction = Callable[..., Score | Awaitable[Score]]
+"""`compute_score(solution_str, ground_truth, **kwargs)`, plain or asynchronous, or a process reward."""
 
 SUPPORTED_REWARD_SCORE_FNS: Registry[ScoreFunction] = Registry("reward score function")
 

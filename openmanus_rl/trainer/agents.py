@@ -4,13 +4,13 @@ from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import Player
-from openmanus_rl.agent.rewards import TokenRewards
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience
 from openmanus_rl.envs.client.remote import make_client
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.chat import ChatRenderer
+from openmanus_rl.rewards import RewardManager
 
 
 def make_agent(
@@ -18,7 +18,7 @@ def make_agent(
     engine: InferenceEngine,
     tokenizer: PreTrainedTokenizerBase,
     env_urls: list[str],
-    rewards: TokenRewards,
+    rewards: RewardManager,
 ) -> OpenManusAgent:
     """An agent for the config's world on the servers at `env_urls`."""
     seconds = config.env.request_timeout
@@ -34,4 +34,4 @@ def make_agent(
     )
     rollout = config.rollout
     limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries)
-    return OpenManusAgent(player, limits, rewards)
+    return OpenManusAgent(player, limits, rewards, rewards.judge)

@@ -11,11 +11,11 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import effective_options
 from openmanus_rl.envs.client.remote import is_remote
 from openmanus_rl.errors import UserError
-from openmanus_rl.rewards.registry import find_score_function
+from openmanus_rl.rewards import RewardManager
 from openmanus_rl.trainer.places import BUILT_IN, check_places
 from openmanus_rl.workers.registry import find_worker
 
-PROVIDED = frozenset({"critic", "group"})
+PROVIDED = frozenset({"critic", "group", "greedy", "state_key"})
 """What the trainer can give an estimator that requires it."""
 
 
@@ -27,18 +27,20 @@ def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunCon
     if preset is not None:
         alone = load_config(preset)
         changed = {key for key, *_ in differing_keys(alone, RunConfig())}
-        check_effect(alone, changed & set(given_keys(alone)), find_estimator(alone.algorithm.estimator).requires)
+        entry = find_estimator(alone.algorithm.estimator)
+        check_effect(alone, changed & set(given_keys(alone)), entry.requires, entry.credit)
     return load_run_config(preset, overrides)
 
 
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The config of a run, which was checked when that began, with overrides that must each have an effect."""
     config = load_config(stored, overrides)
-    requires = find_estimator(config.algorithm.estimator).requires
-    check_effect(config, override_keys(overrides), requires)
+    entry = find_estimator(config.algorithm.estimator)
+    requires = entry.requires
+    check_effect(config, override_keys(overrides), requires, entry.credit)
     estimator_options(config.algorithm.estimator, config.algorithm.options)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
-    find_score_function(config.algorithm.reward_score_fn)
+    RewardManager(config.algorithm, config.agent.max_episode_tokens)
     TEMPLATES.lookup(config.agent.template)
     effective_options(config.env.name, config.env.options)
     if is_remote(config.env.name) and not config.env.urls:
@@ -50,7 +52,13 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
             "which the trainer does not provide.",
-            f"It provides {' and '.join(sorted(PROVIDED))}.",
+            f"It provides {', '.join(sorted(PROVIDED))}.",
+        )
+    if entry.aggregation not in (None, config.algorithm.aggregation):
+        raise UserError(
+            f"algorithm.aggregation={config.algorithm.aggregation}: {config.algorithm.estimator} is half an algorithm "
+            "without its loss.",
+            f"Set algorithm.aggregation={entry.aggregation}.",
         )
     check_places(config, requires)
     for role, worker in config.trainer.workers.items():

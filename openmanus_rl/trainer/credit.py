@@ -4,28 +4,16 @@ Every step asks the estimator's entry what it requires; none is known here by na
 """
 
 import torch
+from tensordict import TensorDict
 
-from openmanus_rl.agent.episode import Episode
-from openmanus_rl.agent.rewards import TokenRewards
 from openmanus_rl.algorithms.core_algos import apply_kl_penalty, compute_advantage, credit_batch
+from openmanus_rl.algorithms.correction import off_policy_correction
 from openmanus_rl.algorithms.groups import groups_of_one, zero_variance_groups
 from openmanus_rl.algorithms.kl_control import AdaptiveKL, FixedKL, KLController
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
-from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, KLConfig
+from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, CorrectionConfig, KLConfig
 from openmanus_rl.protocol import DataProto
-from openmanus_rl.rewards import allocate_rewards, score_episode
 from openmanus_rl.trainer.roles import Roles
-
-
-def reward_manager(reward_score_fn: str) -> TokenRewards:
-    """Scores an episode with the chosen function, notes the scores on it, and says which tokens they fall on."""
-
-    def token_rewards(episode: Episode) -> list[list[tuple[int, float]]]:
-        score, others = score_episode(reward_score_fn, episode)
-        episode.scores = {"score": score, **others}
-        return allocate_rewards(episode, reward_score_fn, score)
-
-    return token_rewards
 
 
 def kl_controller(kl: KLConfig) -> KLController:
@@ -44,6 +32,7 @@ def assign_credit(
         trainer = roles.actor.compute_log_prob(batch).batch
         columns["old_log_probs"] = trainer["log_probs"]
         metrics |= _log_prob_gap(columns["rollout_log_probs"], trainer["log_probs"], columns["response_mask"])
+        metrics |= _correct(columns, algorithm.correction)
     else:
         columns["old_log_probs"] = columns["rollout_log_probs"].clone()
     columns["token_level_rewards"] = columns["token_level_scores"].clone()
@@ -65,14 +54,34 @@ def assign_credit(
     return compute_advantage(batch, algorithm.estimator, options), metrics
 
 
+def _correct(columns: TensorDict, correction: CorrectionConfig) -> dict[str, float]:
+    """Add `correction_weights`, if the config asks for a correction."""
+    kind, cap, band = correction.kind, correction.cap, correction.band
+    if kind == "none" and band is None:
+        return {}
+    found = off_policy_correction(
+        columns["rollout_log_probs"],
+        columns["old_log_probs"],
+        columns["response_mask"],
+        columns["episode_index"],
+        kind,
+        cap,
+        band,
+    )
+    columns["correction_weights"] = found.weights_RT
+    return found.metrics
+
+
 def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProto, dict[str, float]]:
     """Leave out groups that an estimator which compares siblings cannot learn from."""
-    if "group" not in find_estimator(algorithm.estimator).requires:
+    entry = find_estimator(algorithm.estimator)
+    if "group" not in entry.requires:
         return batch, {}
     credit = credit_batch(batch)
     groups = len(torch.unique(credit.group_index_R))
     equal, lone = zero_variance_groups(credit), groups_of_one(credit)
-    dropped = torch.cat([equal, lone]) if algorithm.drop_zero_variance_groups else lone
+    drops_equal = algorithm.drop_zero_variance_groups and entry.credit == "episode"
+    dropped = torch.cat([equal, lone]) if drops_equal else lone
     kept = batch[~torch.isin(credit.group_index_R, dropped)]
     return kept, {"groups/zero_variance": len(equal) / groups, "groups/lone": len(lone) / groups}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from openmanus_rl.agent.episode import Episode
-from openmanus_rl.agent.openmanus import OpenManusAgent, generation_batch
+from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
@@ -22,6 +22,7 @@ from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
+from openmanus_rl.rewards import RewardManager
 from openmanus_rl.tracking.checkpoints import CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
 from openmanus_rl.tracking.episodes import EpisodeLog
@@ -30,12 +31,13 @@ from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.canary import probe
-from openmanus_rl.trainer.credit import assign_credit, kl_controller, reward_manager
+from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
 from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
+from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
 
 
@@ -68,7 +70,7 @@ class RayPPOTrainer:
         self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
         self.kl_control = kl_controller(config.algorithm.kl)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
-        self.rewards = reward_manager(config.algorithm.reward_score_fn)
+        self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
@@ -145,13 +147,10 @@ class RayPPOTrainer:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
         began = time.monotonic()
-        tasks = [self.inputs.train[index] for index in self.sampler.next(config.rollout.tasks_per_step)]
-        gen_batch = generation_batch(tasks, config.trainer.seed, config.rollout.temperature)
-        gen_batch = gen_batch.repeat(config.rollout.group_size)
-        batch = self.agent.run_llm_loop(gen_batch, global_steps=step)
-        episodes: list[Episode] = batch.meta_info.pop("episodes")
+        batch, episodes, rollout_metrics = play_step(self.agent, self.sampler, self.inputs.train, config, step)
         played = time.monotonic()
         batch, metrics = assign_credit(batch, self.roles, config.algorithm, config.actor, self.kl_control)
+        metrics |= rollout_metrics
         credited = time.monotonic()
         metrics |= self._update(batch, step)
         updated = time.monotonic()

@@ -17,13 +17,13 @@ from openmanus_rl.errors import UserError
 from openmanus_rl.inference.factory import running_engine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.models.packaged import model_source
+from openmanus_rl.rewards import RewardManager
 from openmanus_rl.tracking.checkpoints import latest_checkpoint
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import Interval, wilson
 from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.checked_config import load_run_config
-from openmanus_rl.trainer.credit import reward_manager
 from openmanus_rl.trainer.evaluate import evaluate
 from openmanus_rl.trainer.inputs import prepare_tasks
 from openmanus_rl.trainer.services import environment_servers
@@ -87,7 +87,7 @@ def evaluate_model(
     weights = model_source(_weights(model), config.trainer.cache_dir)
     tokenizer = load_tokenizer(weights)
     tasks = prepare_tasks(config, split, n or config.data.validation_tasks)
-    rewards = reward_manager(config.algorithm.reward_score_fn)
+    rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
     with (
         running_engine(config, weights) as engine,
         TemporaryDirectory() as logs,

@@ -182,14 +182,17 @@ class ActorWorker(ReferenceWorker):
                 self.loss_options,
             )
             tokens = int(mask.sum())
-            total = token_loss.loss_RT - self.config.actor.entropy_coefficient * entropy
+            policy_loss = token_loss.loss_RT
+            if "correction_weights" in columns:
+                policy_loss = policy_loss * columns["correction_weights"][micro.rows]
+            total = policy_loss - self.config.actor.entropy_coefficient * entropy
             if algorithm.kl.where == "loss":
                 kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], algorithm.kl.kind)
                 total = total + algorithm.kl.coefficient * kl
                 metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
             loss = aggregate(total, mask, algorithm.aggregation, denominators.select(micro.rows))
             loss.backward()
-            metrics.add("actor/pg_loss", token_loss.loss_RT.detach()[mask].sum(), tokens)
+            metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
             metrics.add("actor/entropy", entropy.detach().sum(), tokens)
             for name, value in token_loss.sums.items():
                 metrics.add(f"actor/{name}", value, tokens)

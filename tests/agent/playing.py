@@ -18,7 +18,7 @@ from toy_worlds import Moody
 
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import EpisodeRequest, Player
-from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
+from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Observation, StepResult, Task
@@ -131,6 +131,7 @@ def setting(
     agent: dict[str, Any] | None = None,
     rollout: RolloutLimits = RolloutLimits(retries=0),
     rewards: TokenRewards = turn_rewards,
+    judge: Judge | None = None,
     max_context: int = CONTEXT,
     engine_context: int = CONTEXT,
     step_seconds: float = 120.0,
@@ -151,7 +152,7 @@ def setting(
             client=client([url], patience=Patience(120.0, step_seconds, 30.0, tries=2, backoff_seconds=0.01)),
             max_context=max_context,
         )
-        played_by = OpenManusAgent(player, rollout, rewards)
+        played_by = OpenManusAgent(player, rollout, rewards, judge)
         try:
             yield Setting(played_by, engine, model, player.renderer, url)
         finally:

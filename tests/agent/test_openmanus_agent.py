@@ -2,6 +2,7 @@
 
 import socket
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from openmanus_rl.agent.openmanus import ENV_TO_TASK_CLASS, RolloutLimits, episo
 from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.agent.rewards import turn_rewards
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
+from openmanus_rl.config.schema import AlgorithmConfig
 from openmanus_rl.envs.client.native import NativeClient
 from openmanus_rl.envs.maze import Maze
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.load import load_causal_lm
 from openmanus_rl.protocol import DataProto
+from openmanus_rl.rewards import RewardManager
+from openmanus_rl.trainer.evaluate import evaluate
 
 FAR = {"goal": 100}
 
@@ -278,6 +282,46 @@ def test_episodes_are_written_even_if_all_failed(models, tmp_path):
     with setting(models / "obedient") as here, pytest.raises(UserError):
         here.agent.run_llm_loop(generation_batch([task("crash")], seed=0, temperature=0.0), output_dir=str(tmp_path))
     assert read_episodes(tmp_path / "episodes_step_000000.jsonl")[0].stop_reason is StopReason.ENV_FAILURE
+
+
+def test_slip_12_validation_differs_from_training_in_neither_prompt_nor_parser_nor_success(models):
+    tasks = [task("up", 0), task("babble", 1)]
+    with setting(models / "obedient") as here:
+        trained = here.agent.run_llm_loop(generation_batch(tasks, seed=0, temperature=0.0)).meta_info["episodes"]
+        evaluation = evaluate(here.agent, tasks, seed=5, temperature=0.0)
+    assert [played[3:] for played in what_happened(evaluation.episodes)] == [
+        played[3:] for played in what_happened(trained)
+    ]
+    assert [episode.success for episode in evaluation.episodes] == [episode.success for episode in trained]
+    assert evaluation.success.rate == sum(episode.success for episode in trained) / 2
+
+
+def test_an_episode_whose_reward_raises_leaves_its_group_and_is_not_played_again(models, tmp_path):
+    path = tmp_path / "moody_reward.py"
+    path.write_text(
+        "def score(solution_str, ground_truth, **kwargs):\n    return 1 / kwargs['extra_info']['divisor']\n"
+    )
+    rewards = RewardManager(AlgorithmConfig(reward_score_fn=f"{path}:score", reward_on_error="fail"), 4096)
+    tasks = [replace(task("up", number), extra={"divisor": number}) for number in (0, 1, 2)]
+    with setting(models / "obedient", rewards=rewards, judge=rewards.judge, rollout=RolloutLimits(retries=2)) as here:
+        rows = here.agent.run_llm_loop(generation_batch(tasks, seed=0, temperature=0.0))
+    failed, *scored = rows.meta_info["episodes"]
+    assert failed.stop_reason is StopReason.REWARD_FAILURE
+    assert failed.failed_tries == []
+    assert [episode.scores for episode in scored] == [{"score": 1.0}, {"score": 0.5}]
+    assert rows.batch["token_level_scores"].sum(-1).tolist() == [1.0, 0.5]
+
+
+def test_a_reward_that_raises_ends_the_rollout_with_the_episode_shown(models, tmp_path):
+    path = tmp_path / "asleep_reward.py"
+    path.write_text("async def score(solution_str, ground_truth, **kwargs):\n    raise OSError('asleep')\n")
+    rewards = RewardManager(AlgorithmConfig(reward_score_fn=f"{path}:score"), 4096)
+    with (
+        setting(models / "obedient", rewards=rewards, judge=rewards.judge) as here,
+        pytest.raises(UserError, match="raised OSError: asleep") as caught,
+    ):
+        here.agent.run_llm_loop(generation_batch([task("up")], seed=0, temperature=0.0))
+    assert "Action: up" in caught.value.hint
 
 
 def test_environment_names_map_to_classes_and_the_map_cannot_be_changed():

@@ -49,6 +49,10 @@ def test_turns_are_counted_through_all_segments_of_an_episode():
     assert column("turn_index") == [[0, 0, -1, 1, 1], [2, -1, -1, -1, -1], [0, -1, -1, -1, -1]]
 
 
+def test_turns_from_the_same_state_have_the_same_number_and_unknown_states_none():
+    assert column("state_index") == [[0, 0, -1, 0, 0], [-1, -1, -1, -1, -1], [0, -1, -1, -1, -1]]
+
+
 def test_log_probs_stand_on_their_tokens():
     assert column("rollout_log_probs")[0] == [-0.375, -0.5, 0.0, -0.75, -0.875]
     assert column("rollout_log_probs")[1] == [-1.0, 0.0, 0.0, 0.0, 0.0]

@@ -30,6 +30,7 @@ FAR = {"goal": 100}
         ("env_failure", False, False),
         ("env_timeout", False, False),
         ("engine_failure", False, False),
+        ("reward_failure", False, False),
         ("aborted", False, False),
     ],
 )

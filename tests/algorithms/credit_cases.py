@@ -13,11 +13,15 @@ from openmanus_rl.algorithms.credit import CreditBatch
 
 @dataclass
 class Token:
-    """A response token: `turn` is -1 on observations, whose value and reward mean nothing."""
+    """A response token: `turn` is -1 on observations, whose value and reward mean nothing.
+
+    `state` numbers the state of the world in which its turn was taken; -1 if that is not known.
+    """
 
     turn: int
     reward: float = 0.0
     value: float = 0.0
+    state: int = -1
 
 
 @dataclass
@@ -29,6 +33,8 @@ class Played:
     segments: list[list[Token]]
     cut_short: bool = False
     final_value: float = 0.0
+    greedy: float = 0.0
+    """What the greedy episode on its task came to."""
 
     @property
     def sampled(self) -> list[Token]:
@@ -42,13 +48,34 @@ class Played:
     def total(self) -> float:
         return sum(token.reward for token in self.sampled)
 
+    @property
+    def turns(self) -> list[list[Token]]:
+        """The sampled tokens of each turn that has any."""
+        turns: dict[int, list[Token]] = {}
+        for token in self.sampled:
+            turns.setdefault(token.turn, []).append(token)
+        return list(turns.values())
+
+    def turn_returns(self, gamma: float) -> list[float]:
+        """What was earned from each turn on, as a sum written out."""
+        rewards = [sum(token.reward for token in turn) for turn in self.turns]
+        return [sum(gamma ** (j - i) * rewards[j] for j in range(i, len(rewards))) for i in range(len(rewards))]
+
 
 def play(seed: int, groups: int = 3, siblings: int = 3) -> list[Played]:
     """Episodes of one to three segments with turns of differing length, some of them without a sampled token."""
     dice = random.Random(seed)
     names = dice.sample(range(1000), groups * siblings)
     group_names = dice.sample(range(1000), groups)
-    return [_play_one(dice, name, group_names[place // siblings]) for place, name in enumerate(names)]
+    greedy = {group: dice.gauss(0, 1) for group in group_names}
+    episodes = [_play_one(dice, name, group_names[place // siblings]) for place, name in enumerate(names)]
+    for episode in episodes:
+        episode.greedy = greedy[episode.group]
+        for turn in episode.turns:
+            state = dice.randint(-1, 3)
+            for token in turn:
+                token.state = state
+    return episodes
 
 
 def _play_one(dice: random.Random, name: int, group: int) -> Played:
@@ -88,6 +115,8 @@ def to_batch(
         segment_index_R=torch.tensor([number for _, number in rows]),
         bootstrap_R=torch.tensor([episode.cut_short for episode, _ in rows]),
         values_RT=column("value") if critic else None,
+        state_index_RT=torch.tensor([[token.state for token in row] for row in tokens]),
+        greedy_return_R=torch.tensor([episode.greedy for episode, _ in rows], dtype=torch.float64),
         final_values_R=torch.tensor([episode.final_value for episode, _ in rows], dtype=torch.float64)
         if critic
         else None,

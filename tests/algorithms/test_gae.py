@@ -1,4 +1,6 @@
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,3 +105,17 @@ def test_discounted_sums_equal_a_loop_for_any_length(length, decay):
         later = values[:, step] + decay * later
         expected[:, step] = later
     torch.testing.assert_close(discounted_sums(values, decay), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_bench_of_gae_runs(capsys):
+    path = Path(__file__).parents[2] / "bench" / "gae.py"
+    spec = importlib.util.spec_from_file_location("bench_gae", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    threads = torch.get_num_threads()
+    bench.ROWS, bench.WIDTH, bench.ROUNDS = 6, 300, 1
+    bench.main()
+    torch.set_num_threads(threads)
+    loop, ours, _ = capsys.readouterr().out.splitlines()
+    assert loop.startswith("loop over 300 columns")
+    assert float(ours.partition("error ")[2].split()[0]) < 1e-5

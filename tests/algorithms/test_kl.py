@@ -74,3 +74,19 @@ def test_the_penalty_of_a_batch_without_a_sampled_token_is_zero():
     rewards, mean_kl = apply_kl_penalty(zeros, zeros, zeros - 1, zeros.bool(), 0.1, "k3")
     assert torch.equal(rewards, zeros)
     assert mean_kl == 0.0
+
+
+@pytest.mark.parametrize("kind", ["k1", "abs", "k2", "k3"])
+def test_with_a_plus_the_value_stays_and_the_gradient_is_that_of_the_divergence_on_average(kind):
+    logits = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64).log()
+    log_probs = logits.log_softmax(-1)
+    chances = log_probs.exp()
+    (exact,) = torch.autograd.grad((chances * (log_probs - reference)).sum(), logits, retain_graph=True)
+    straight = kl_estimate(log_probs, reference, f"{kind}+")
+    assert torch.equal(straight, kl_estimate(log_probs, reference, kind))
+    (found,) = torch.autograd.grad((chances.detach() * straight).sum(), logits, retain_graph=True)
+    torch.testing.assert_close(found, exact)
+    if kind in ("k1", "k3"):
+        (plain,) = torch.autograd.grad((chances.detach() * kl_estimate(log_probs, reference, kind)).sum(), logits)
+        assert not torch.allclose(plain, exact), "without the plus it is another gradient"

@@ -95,12 +95,52 @@ def test_given_keys_are_those_of_the_preset_and_the_command_line(tmp_path):
         (["model.path=some/dir", "model.tiny.layers=3"], "model.tiny.layers", {"group"}),
         (["warm_start.enabled=false", "warm_start.lr=1e-3"], "warm_start.lr", {"group"}),
         (["env.urls=[http://127.0.0.1:1]", "env.num_servers=2"], "env.num_servers", {"group"}),
+        (["algorithm.correction.kind=token"], "algorithm.correction.kind", {"group"}),
+        (["actor.proximal=recompute", "algorithm.correction.cap=3"], "algorithm.correction.cap", {"group"}),
+        (["algorithm.reward_discount=0.5"], "algorithm.reward_discount", {"critic"}),
+        (["algorithm.reward_overlong_penalty=0.5"], "algorithm.reward_overlong_penalty", {"group"}),
+        (["rollout.refills=1"], "rollout.refills", {"critic"}),
     ],
 )
 def test_a_key_that_the_mode_ignores_is_an_error_that_says_why(overrides, key, requires):
     config = load_config(None, overrides)
     with pytest.raises(UserError, match=rf"{key} has no effect: .*\n.*Remove it, or"):
         check_effect(config, override_keys(overrides), requires)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "credit"),
+    [
+        (["algorithm.reward_allocation=last_token"], "algorithm.reward_allocation", "episode"),
+        (["algorithm.drop_zero_variance_groups=false"], "algorithm.drop_zero_variance_groups", "token"),
+        (["rollout.refills=1"], "rollout.refills", "token"),
+        (["algorithm.drop_zero_variance_groups=false", "rollout.refills=1"], "rollout.refills", "episode"),
+    ],
+)
+def test_a_key_that_the_estimators_credit_ignores_is_an_error(overrides, key, credit):
+    with pytest.raises(UserError, match=f"{key} has no effect"):
+        check_effect(load_config(None, overrides), override_keys(overrides), {"group"}, credit)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "credit"),
+    [
+        (["algorithm.reward_allocation=discounted", "algorithm.reward_discount=0.5"], "token"),
+        (["algorithm.reward_overlong_buffer=8", "algorithm.reward_overlong_penalty=0.5"], "episode"),
+        (["actor.proximal=recompute", "algorithm.correction.kind=token", "algorithm.correction.cap=3"], "episode"),
+        (["rollout.refills=1"], "episode"),
+    ],
+)
+def test_a_key_that_has_an_effect_is_taken(overrides, credit):
+    check_effect(load_config(None, overrides), override_keys(overrides), {"group"}, credit)
+
+
+def test_dr_grpo_wants_its_loss():
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    with pytest.raises(UserError, match=r"Set algorithm\.aggregation=seq-mean-token-sum-norm"):
+        load_checked_config(None, ["algorithm.estimator=drgrpo"])
+    load_checked_config(None, ["algorithm.estimator=drgrpo", "algorithm.aggregation=seq-mean-token-sum-norm"])
 
 
 @pytest.mark.parametrize("preset", EXAMPLES, ids=lambda path: path.stem)

@@ -20,7 +20,7 @@ from openmanus_rl.distributed.ray_processes import RayProcesses
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from toy_workers import Toy
 
-cluster = ClusterConfig(pools={"main": PoolConfig(ranks_per_node=3, cpus_per_rank=2)})
+cluster = ClusterConfig(pools={"main": PoolConfig(cpus_per_rank=5)})
 heard = []
 with connected(cluster):
     signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))

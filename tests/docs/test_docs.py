@@ -74,6 +74,7 @@ COVERED = {
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
+    r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
@@ -277,7 +278,7 @@ def test_metrics_that_are_written_and_metrics_that_are_described_are_the_same(wo
         for line in (workspace / "runs" / run / "metrics.jsonl").read_text().splitlines()
     ]
     written = {name for line in lines for name in line} - {"step", "time"}
-    rows = table(section(DOCS / "run-directory.md", "## Metrics"))
+    rows = table(section(DOCS / "metrics.md", "## Every metric"))
     described = {re.sub(r"<\w+>", ".+", name) for row in rows for name in code(row[0])}
     assert not [name for name in written if not any(re.fullmatch(pattern, name) for pattern in described)]
     assert not [pattern for pattern in described if not any(re.fullmatch(pattern, name) for name in written)]

@@ -6,7 +6,8 @@ from doc_pages import ROOT
 
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.algorithms.credit import CreditBatch
-from openmanus_rl.algorithms.registry import estimator_options, find_estimator
+from openmanus_rl.algorithms.losses import LossInputs
+from openmanus_rl.algorithms.registry import estimator_options, find_estimator, find_loss, loss_options
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.distributed.processes import ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
@@ -17,7 +18,8 @@ from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
 from openmanus_rl.protocol import DataProto
-from openmanus_rl.rewards import score_episode
+from openmanus_rl.rewards import parse_reward, score_episode
+from openmanus_rl.rewards.score import judge
 from openmanus_rl.workers.registry import find_worker
 
 CURIOUS = "examples/curiosity_worker.py:CuriousActor"
@@ -25,6 +27,8 @@ NOVELTY = "examples/novelty_worker.py:Novelty"
 CORRIDOR = "examples/corridor_world.py:Corridor"
 LEAVE_ONE_OUT = "examples/leave_one_out.py:leave_one_out"
 SHORT_WAY = "examples/short_way_reward.py:compute_score"
+NEW_PLACES = "examples/new_places_reward.py:new_places"
+SOFT_CLIP = "examples/soft_clip_loss.py:soft_clip"
 
 
 @pytest.fixture(autouse=True)
@@ -168,3 +172,20 @@ def test_rare_behaviour_is_paid_more_and_a_rows_other_tokens_keep_their_scores()
     assert bonus[1] == bonus[0] < bonus[2] == pytest.approx(0.05)
     assert (paid != 0).sum(dim=1).tolist() == [1, 1, 1]
     assert torch.equal(data.batch["token_level_scores"], before), "the batch is the caller's"
+
+
+def test_the_process_reward_pays_for_the_first_time_in_a_state():
+    turns = [Turn(i, [7], [0.0], [0], "Action: up", "up", None, state) for i, state in enumerate(["A", "B", "A", None])]
+    episode = Episode(Task("maze", "maze_0"), 0, 0, 0, [Segment([7] * 4, 0, turns)], StopReason.DONE)
+    assert judge(parse_reward(NEW_PLACES), episode).turns == [0.02, 0.02, 0.0, 0.0]
+
+
+def test_the_loss_holds_the_policy_by_a_price():
+    def one_token(log_ratio: float, price: float) -> float:
+        log_prob, one = torch.tensor([[log_ratio]], requires_grad=True), torch.ones(1, 1)
+        inputs = LossInputs(log_prob, 0 * one, one, one.bool())
+        find_loss(SOFT_CLIP)(inputs, loss_options(SOFT_CLIP, {"price": price})).loss_RT.sum().backward()
+        return log_prob.grad.item()
+
+    assert one_token(0.0, price=0.5) == -1.0, "at the old policy it is the policy gradient"
+    assert one_token(2.0, price=0.0) < 0 < one_token(2.0, price=5.0), "far away the price turns it back"

@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 from live_service import call, live_service
+from stand_in_textworld import textworld_with
 
 from openmanus_rl.envs.alfworld import AlfWorld
 from openmanus_rl.envs.alfworld.game_files import game_ids, game_path, numbered_games, plain_names
@@ -396,6 +397,26 @@ def test_things_of_published_games_get_alfworlds_names():
         "sinkbasin_bar_1": "sinkbasin 1",
         "agent1": "agent1",
     }
+
+
+@pytest.mark.parametrize("put", ["put mug 1 in/on shelf 1", "move mug 1 to shelf 1"])
+@pytest.mark.parametrize("said", ["put mug 1 in/on shelf 1", "Move mug 1 to shelf 1"])
+def test_a_published_game_is_played_in_either_wording_whichever_its_file_has(games_dir, monkeypatch, put, said):
+    monkeypatch.setitem(sys.modules, "textworld", textworld_with(put))
+    world = AlfWorld(games_dir=str(games_dir))
+    seen = world.reset(Task("alfworld", "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1")).text
+    assert seen == "You see desk 1, mug 1, shelf 1.\nYour task is to: put a mug in shelf."
+    assert world.task_type == "pick_and_place_simple-Mug-None-Desk-308/trial_T1"
+    assert world.expert_action() == "go to desk 1"
+    assert world.step("go to desk 1").observation.text == "On the desk 1, you see a mug 1."
+    assert "invalid" in world.step("dance").info
+    assert world.step("open shelf 1").observation.text == NOTHING
+    world.step("take mug 1 from desk 1")
+    assert put in world.available_actions()
+    result = world.step(said)
+    assert (result.reward, result.success, result.terminated) == (1.0, True, True)
+    assert world.state_key() is None
+    world.close()
 
 
 def test_without_textworld_a_published_game_says_how_to_get_it(games_dir, monkeypatch):

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 from live_service import call, live_service
 
-pytest.importorskip("minigrid")
-
 from openmanus_rl.envs.babyai import BabyAI
 from openmanus_rl.envs.babyai.actions import choices
 from openmanus_rl.envs.babyai.levels import LEVELS, can_be_won, content_of, make_level

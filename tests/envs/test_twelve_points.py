@@ -126,7 +126,7 @@ def test_8_the_grammar_shown_is_the_one_parsed():
         assert all(world.grammar.parse(form.shown) for form in world.grammar.forms)
     with live_service(toy_worlds.ShowsWhatItRefuses) as url:
         check = BY_NAME["grammar shown = grammar parsed"]
-        (result,) = check_server(url, ["sound_1"], checks=[check])
+        (result,) = check_server(url, ["sound_1"], checks=[check], world=toy_worlds.ShowsWhatItRefuses)
     assert result.status == "failed"
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from openmanus_rl.errors import UserError
@@ -6,7 +8,8 @@ from openmanus_rl.rewards.exact_match import normalise
 
 
 def test_the_guides_rewards_are_registered():
-    assert {"agentgym", "exact_match"} <= set(SUPPORTED_REWARD_SCORE_FNS)
+    built_in = {"agentgym", "exact_match", "f1", "bleu", "rouge_l", "format", "length", "action_similarity"}
+    assert built_in <= set(SUPPORTED_REWARD_SCORE_FNS)
 
 
 def test_agentgym_scores_what_the_environment_gave():
@@ -48,6 +51,34 @@ def test_exact_match_judges_the_action_where_one_was_read():
 def test_exact_match_without_a_ground_truth_is_an_error_and_not_zero(truth):
     with pytest.raises(UserError, match="no ground truth"):
         compute_score("Paris", truth, reward_score_fn="exact_match")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "truth", "score"),
+    [
+        ("f1", "the tower in Paris", "Paris", 2 * 1 / (4 + 1)),
+        ("f1", "Paris Paris", "paris", 2 * 1 / 3),
+        ("f1", "", "Paris", 0.0),
+        ("f1", "Rome", ["Paris", "rome!"], 1.0),
+        ("rouge_l", "a b c d", "a x c d", 2 * 3 / 8),
+        ("rouge_l", "d c b a", "a b c d", 2 * 1 / 8),
+        ("rouge_l", "same words", "same words", 1.0),
+        ("bleu", "the cat sat on the mat", "the cat sat on the mat", 1.0),
+        ("bleu", "the cat", "dogs bark", 0.0),
+        # 1-grams 3/4, 2-grams (1+1)/(3+1), 3-grams (0+1)/(2+1), 4-grams (0+1)/(1+1); as long as the reference.
+        ("bleu", "a b x c", "a b c d", (3 / 4 * 2 / 4 * 1 / 3 * 1 / 2) ** 0.25),
+        # One word of four: all precisions 1, brevity exp(1 - 4).
+        ("bleu", "a", "a b c d", math.exp(-3)),
+    ],
+)
+def test_scores_of_text_by_hand(name, answer, truth, score):
+    assert compute_score(answer, truth, reward_score_fn=name) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("name", ["f1", "bleu", "rouge_l", "action_similarity"])
+def test_a_score_of_text_without_a_ground_truth_is_an_error_and_not_zero(name):
+    with pytest.raises(UserError, match=f"{name} has no ground truth"):
+        compute_score("Paris", None, reward_score_fn=name)
 
 
 def test_normalising_twice_is_normalising_once():

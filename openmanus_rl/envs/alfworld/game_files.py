@@ -24,11 +24,17 @@ class PublishedGame:
     """One game file being played. Putting something down is understood in the words of ALFWorld 0.3 and 0.4 alike."""
 
     def __init__(self, path: Path) -> None:
-        textworld = load_textworld()
-        asked = textworld.EnvInfos(feedback=True, won=True, admissible_commands=True, facts=True)
-        self._engine = textworld.start(str(path), asked, wrappers=[_plain_names(textworld)])
+        try:
+            textworld: Any = importlib.import_module("textworld")
+            asked = textworld.EnvInfos(feedback=True, won=True, admissible_commands=True)
+            self._engine = textworld.start(str(path), asked)
+        except ImportError as error:  # the engine's planner is found missing only when a game starts
+            raise UserError(
+                f"ALFWorld's game files need TextWorld and its planner, which are not installed here: {error}",
+                "Install them with: openmanus-rl env install alfworld",
+            ) from error
+        self._name_things()
         self._state = self._engine.reset()
-        self._plan: list[str] | None = None
 
     def begin(self) -> str:
         """The room and the task, without the game's greeting."""
@@ -40,24 +46,29 @@ class PublishedGame:
         if command is None:
             return None
         self._state, _, _ = self._engine.step(command)
-        self._plan = None
         text: str = self._state["feedback"].strip()
         return text.partition(". ")[2] if text.startswith("You arrive at loc ") else text
 
     def actions(self) -> list[str]:
-        return sorted(command.strip() for command in self._state["admissible_commands"])
+        """The engine's list."""
+        return list(self._state["admissible_commands"])
 
     def won(self) -> bool:
         return bool(self._state["won"])
 
     def expert_action(self) -> str | None:
-        """The first step of a plan by TextWorld's planner, or None if it finds none."""
-        if self._plan is None:
-            self._plan = [command.strip() for command in self._engine.get_walkthrough() or []]
-        return self._plan[0] if self._plan else None
+        """The first step of a plan by the engine, asked for only here since it takes long; None if there is none."""
+        plan = self._engine._pddl_state.replan(self._engine._entity_infos)
+        return str(plan[0]) if plan else None
 
     def close(self) -> None:
         self._engine.close()
+
+    def _name_things(self) -> None:
+        """Give everything ALFWorld's plain name in place of its identifier."""
+        things = self._engine._entity_infos
+        for identifier, name in plain_names(things).items():
+            things[identifier].name = name
 
     def _in_the_games_words(self, action: str) -> str | None:
         command = " ".join(action.lower().split())
@@ -72,17 +83,6 @@ class PublishedGame:
             return command
         forms = (f"put {said['put']} in/on {said['target']}", f"move {said['put']} to {said['target']}")
         return next((form for form in forms if form in possible), command)
-
-
-def load_textworld() -> Any:
-    """The engine, or what to do to get it."""
-    try:
-        return importlib.import_module("textworld")
-    except ImportError as error:
-        raise UserError(
-            "ALFWorld's game files need TextWorld, which is not installed here.",
-            "Install it with: openmanus-rl env install alfworld",
-        ) from error
 
 
 def game_ids(games_dir: Path, split: Split, task_types: Sequence[str] = TASK_TYPES) -> Iterator[str]:
@@ -146,17 +146,3 @@ def _kind(identifier: str) -> str | None:
     if not bar:
         return None
     return f"{kind}basin" if "basin" in rest and not kind.endswith("basin") else kind
-
-
-def _plain_names(textworld: Any) -> Any:
-    """A wrapper of TextWorld's that gives everything its plain name when a game is loaded."""
-
-    class PlainNames(textworld.core.Wrapper):
-        def load(self, *arguments: Any, **more: Any) -> None:
-            super().load(*arguments, **more)
-            infos = self._wrapped_env._game.infos
-            names = plain_names(info.id for info in infos.values())
-            for info in infos.values():
-                info.name = names[info.id]
-
-    return PlainNames

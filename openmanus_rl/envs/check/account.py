@@ -7,7 +7,7 @@ from typing import Any
 
 from openmanus_rl.envs.base import SPLITS, Environment, Task
 from openmanus_rl.envs.items import pick, seeded
-from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.envs.registry import environment_class, make_environment
 
 ITEMS = 6
 TURNS = 8
@@ -16,7 +16,7 @@ TURNS = 8
 def account_of(name: str, options: dict[str, Any]) -> dict[str, list[tuple[str, list[Any]]]]:
     """For each split its first items, each with what is seen of it under actions that depend on the item only."""
     world = environment_class(name)
-    environment = world(**options)
+    environment = make_environment(name, **options)
     try:
         return {
             split: [

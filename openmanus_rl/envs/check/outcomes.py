@@ -7,6 +7,7 @@ from openmanus_rl.envs.base import Environment, EpisodeOver, Task
 from openmanus_rl.envs.check.subject import MAX_TURNS, CheckFailed, NotChecked, Subject, aside, gathered, play
 from openmanus_rl.envs.client import EnvFailure, Handle
 from openmanus_rl.envs.items import pick, seeded
+from openmanus_rl.envs.registry import make_environment
 
 EXPERT_TASKS = 64
 EXPERT_SUCCESS = 0.95
@@ -33,7 +34,7 @@ async def nothing_after_the_end(subject: Subject) -> str:
     finally:
         await subject.client.close(handle)
     if subject.world is not None:
-        await aside(partial(_refused_by_the_world, subject.world(**subject.options), handle.task))
+        await aside(partial(_refused_by_the_world, make_environment(subject.name, **subject.options), handle.task))
     return "refused twice"
 
 

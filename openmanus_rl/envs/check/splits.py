@@ -6,6 +6,7 @@ from functools import partial
 from openmanus_rl.envs.base import SPLITS, Split, Task
 from openmanus_rl.envs.check.account import trajectory
 from openmanus_rl.envs.check.subject import MAX_TURNS, CheckFailed, Subject, aside
+from openmanus_rl.envs.registry import make_environment
 
 TASKS = 24
 
@@ -26,7 +27,7 @@ async def disjoint_splits(subject: Subject) -> str:
 
 
 def _compare(subject: Subject) -> None:
-    environment = subject.known_world()(**subject.options)
+    environment = make_environment(subject.name, **subject.options)
     found: dict[str, tuple[str, str]] = {}
     try:
         for split in SPLITS:

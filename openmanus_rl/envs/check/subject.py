@@ -56,6 +56,13 @@ class Subject:
     async def start(self, item_id: str) -> Handle:
         return await self.client.start(Task(self.name, item_id))
 
+    async def knows_an_expert(self) -> bool:
+        handle = await self.start(self.item_ids[0])
+        try:
+            return await self.client.expert_action(handle) is not None
+        finally:
+            await self.client.close(handle)
+
     async def script(self, item_id: str, turn: int, handle: Handle) -> str:
         """An action that depends on the task and its state only: mostly the expert's, else one of the forms."""
         chance = seeded(f"check {item_id} {turn}")

@@ -156,7 +156,7 @@ class Simulator:
 
 
 def _package() -> Path:
-    """The directory of the package. The simulator writes a table of its objects to where it runs: there it is already."""
+    """Where the package is. The simulator writes a table of its objects to where it runs; there it is already."""
     package = importlib.util.find_spec("scienceworld")
     assert package is not None
     assert package.submodule_search_locations is not None

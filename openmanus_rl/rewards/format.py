@@ -1,0 +1,14 @@
+"""Format: the share of turns whose answer had a valid action."""
+
+from typing import Any
+
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.rewards.registry import SUPPORTED_REWARD_SCORE_FNS
+
+
+@SUPPORTED_REWARD_SCORE_FNS.register("format")
+def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> float:
+    """1 if every turn was valid, to the template's parser and to the world; 0 for an episode without a turn."""
+    episode: Episode = kwargs["episode"]
+    turns = episode.turns
+    return sum(turn.invalid_reason is None for turn in turns) / len(turns) if turns else 0.0
