@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from live_service import call, live_service
 
-pytest.importorskip("gymnasium")
-
 from openmanus_rl.envs.base import SPLITS, EpisodeOver, Task
 from openmanus_rl.envs.check.run import FAST_CHECKS, check_world
 from openmanus_rl.envs.gym import GymWorld
