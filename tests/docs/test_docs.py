@@ -69,6 +69,13 @@ COVERED = {
     r"openmanus-rl env serve todo": "tests/envs/test_todo.py::test_an_agentgym_client_calls_tools",
     r"openmanus-rl env serve weather": "tests/envs/test_weather.py::test_an_agentgym_client_asks_for_the_weather",
     r"openmanus-rl env serve webshop": "tests/envs/test_webshop.py::test_an_agentgym_client_shops_here",
+    r"openmanus-rl env install .*": "tests/envs/test_install.py::test_a_world_over_there_is_played_as_if_it_were_here",
+    r"openmanus-rl env serve alfworld": "tests/envs/test_alfworld.py::test_the_agentgym_routes_answer_key_by_key",
+    r"openmanus-rl env serve sciworld": "tests/envs/test_sciworld.py::test_the_agentgym_routes_answer_key_by_key",
+    r"openmanus-rl env serve babyai": "tests/envs/test_babyai.py::test_agentgyms_routes_answer_with_its_keys",
+    r"openmanus-rl env serve (maze|textcraft|wordle)": (
+        "tests/envs/test_agentgym_routes.py::test_create_and_reset_answer_with_the_keys_of_their_family"
+    ),
     r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
     r"openmanus-rl env (record|replay) .*": (
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
@@ -323,7 +330,9 @@ def test_the_sizes_of_splits_are_those_described():
         assert rows[name] == [str(size) for size in sizes]
 
 
-@pytest.mark.parametrize("name", ["sciworld", "searchqa", "sqlgym", "todo", "weather", "webshop"])
+@pytest.mark.parametrize(
+    "name", ["babyai", "sciworld", "searchqa", "sqlgym", "textcraft", "todo", "weather", "webshop", "wordle"]
+)
 def test_the_sizes_of_splits_on_a_world_s_page_are_those_it_has(name):
     first = table(section(DOCS / "worlds" / f"{name}.md", "## Items and splits"))[0]
     sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]

@@ -1,5 +1,6 @@
 """BabyAI: missions in words, every level won by its expert, and AgentGym's routes."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from openmanus_rl.envs.babyai.levels import LEVELS, can_be_won, content_of, make
 from openmanus_rl.envs.babyai.splits import LETTERS, SEEDS, make_table, table
 from openmanus_rl.envs.babyai.view import SIZE, look
 from openmanus_rl.envs.base import SPLITS, EpisodeOver, Task
+from openmanus_rl.envs.client.agentgym import AgentGymClient
 from openmanus_rl.envs.items import seeded
 from openmanus_rl.errors import UserError
 
@@ -270,6 +272,29 @@ def test_agentgyms_routes_answer_with_its_keys():
         assert set(seen) == {"observation", "reward", "score", "done", "deleted"}
         assert seen["observation"] == step["observation"]
         assert [call("POST", f"{url}/close", session).content for _ in range(2)] == [True, False]
+
+
+def test_our_client_of_agentgyms_servers_plays_it_and_reads_the_score_as_rewards():
+    guide, first = start(item_of("Pickup"))
+    task = Task("babyai", guide.snapshot()["item_id"])
+
+    async def play(url):
+        async with AgentGymClient("babyai", [url]) as client:
+            handle = await client.start(task)
+            assert handle.observation.text == first
+            total = 0.0
+            while not handle.done:
+                action = guide.expert_action()
+                result, _ = await client.step(handle, action)
+                assert result.observation.text == guide.step(action).observation.text
+                total += result.reward
+            await client.close(handle)
+            return result, total
+
+    with live_service(BabyAI) as url:
+        result, total = asyncio.run(play(url))
+    assert result.success
+    assert total == pytest.approx(guide.score)
 
 
 def test_a_recorded_conversation_gets_answers_of_the_same_shape():
