@@ -22,7 +22,7 @@ _PASSED_BACK = ("content-type", "retry-after", "www-authenticate")
 
 
 class Recorder:
-    """Middleware: writes every exchange to a cassette when its answer is complete."""
+    """Middleware: writes every exchange to a cassette, before its caller can have the whole answer."""
 
     def __init__(self, app: ASGIApp, cassette: Path) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class Recorder:
         if scope["type"] != "http" or scope["path"] in UNRECORDED:
             await self._app(scope, receive, send)
             return
-        asked, answered, status = bytearray(), bytearray(), 0
+        asked, answered, status, written = bytearray(), bytearray(), 0, False
 
         async def listen() -> Message:
             message = await receive()
@@ -41,10 +41,13 @@ class Recorder:
             return message
 
         async def tell(message: Message) -> None:
-            nonlocal status
+            nonlocal status, written
             status = message.get("status", status)
             answered.extend(message.get("body", b""))
-            if message["type"] == "http.response.body" and not message.get("more_body"):
+            # An answer without a body is whole with its head: the caller may be gone before the rest of it is sent.
+            last = message["type"] == "http.response.body" and not message.get("more_body")
+            if not written and (last or status == 204):
+                written = True
                 self._write(scope, bytes(asked), status, bytes(answered))
             await send(message)
 
