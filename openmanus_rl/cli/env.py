@@ -33,12 +33,12 @@ app = typer.Typer(help="Worlds: list them, install what one needs, serve, check 
 @app.command("list")
 def list_environments() -> None:
     """The built-in worlds. Your own is used as module:Class wherever a name is asked for."""
-    table = Table("name", "actions", "success", "score", "needs")
+    table = Table("name", "actions", "success", "score")
     for name, world in sorted(ENVIRONMENTS.items()):
         low, high = world.score_range
         shown = [form.shown for form in world.grammar.forms]
         actions = ", ".join(shown[:FORMS_LISTED]) + (", …" if len(shown) > FORMS_LISTED else "")
-        table.add_row(name, actions, world.success_rule, f"{low:g} … {high:g}", ", ".join(world.requirements))
+        table.add_row(name, actions, world.success_rule, f"{low:g} … {high:g}")
     Console().print(table)
 
 
