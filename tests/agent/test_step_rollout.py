@@ -12,7 +12,7 @@ from openmanus_rl.data.sampler import TaskSampler
 from openmanus_rl.rewards import RewardManager
 from openmanus_rl.trainer.rollout import learnable_groups, play_step
 
-TASKS = [task("up", number) for number in range(9)]
+TASKS = [task("up", number) for number in range(-6, 3)]
 
 
 def played(group: int, score: float, stop_reason: StopReason = StopReason.DONE):

@@ -40,7 +40,7 @@ def test_what_follows_from_a_stop_reason_is_the_designs_table(reason, is_sample,
 
 
 def test_the_table_leaves_no_reason_out():
-    assert len(StopReason) == 10
+    assert len(StopReason) == 11
 
 
 def bootstrap_flag(episode):

@@ -19,7 +19,7 @@ def assert_mistake(result, *parts: str) -> None:
 
 @pytest.mark.parametrize("words", [["--env_name", "marble"], ["env.name=marble"]])
 def test_an_unknown_environment_lists_the_known_ones(cli, words):
-    assert_mistake(cli("train", *words), "'marble'", "Known: maze, ", "module:name")
+    assert_mistake(cli("train", *words), "'marble'", "Known: alfworld, ", "maze, ", "module:name")
 
 
 def test_a_mistyped_key_is_answered_with_the_right_one(cli):

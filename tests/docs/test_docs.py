@@ -268,7 +268,7 @@ def test_the_engine_bench_runs(capsys):
     bench.ALTERNATIONS, bench.EPISODES, bench.TURNS, bench.SAMPLED, bench.SINGLE_TURN_SAMPLED = 1, 2, 2, 2, 2
     bench.main()
     cases = [row for row in capsys.readouterr().out.splitlines() if row.endswith("x")]
-    assert len(cases) == len(table(section(DOCS / "engine.md", "## How fast")))
+    assert len(cases) == len(table(section(DOCS / "engine.md", "### How fast")))
 
 
 def load_script(name: str):

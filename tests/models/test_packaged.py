@@ -5,8 +5,10 @@ import json
 import os
 import random
 import socket
+import sys
 import threading
 import time
+import venv
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -166,7 +168,8 @@ def test_a_directory_with_something_else_in_it_is_left_alone(pocket, tmp_path):
 
 
 def test_a_python_without_pip_says_how_to_get_it(pocket, tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
     with pytest.raises(UserError, match="ensurepip"):
         fetch(pocket, tmp_path / "pocket", print)
 

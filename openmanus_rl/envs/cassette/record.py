@@ -1,7 +1,7 @@
 """Recording: an application in front of another that writes down what passes."""
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ _PASSED_BACK = ("content-type", "retry-after", "www-authenticate")
 
 
 class Recorder:
-    """Middleware: writes every exchange to a cassette when its answer is complete."""
+    """Middleware: writes every exchange to a cassette, before its caller can have the whole answer."""
 
     def __init__(self, app: ASGIApp, cassette: Path) -> None:
         self._app = app
@@ -33,40 +33,57 @@ class Recorder:
         if scope["type"] != "http" or scope["path"] in UNRECORDED:
             await self._app(scope, receive, send)
             return
-        asked, answered, status = bytearray(), bytearray(), 0
+        passing = _Passing(scope)
 
         async def listen() -> Message:
             message = await receive()
-            asked.extend(message.get("body", b""))
+            passing.asked.extend(message.get("body", b""))
             return message
 
         async def tell(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            answered.extend(message.get("body", b""))
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                self._write(scope, bytes(asked), status, bytes(answered))
+            for exchange in passing.told(message):
+                self._file.write(exchange.line())
+            self._file.flush()
             await send(message)
 
         await self._app(scope, listen, tell)
 
-    def _write(self, scope: Scope, asked: bytes, status: int, answered: bytes) -> None:
+
+class _Passing:
+    """A request under way; what it amounts to is known before its caller can act on the answer."""
+
+    def __init__(self, scope: Scope) -> None:
         query = scope["query_string"].decode("latin-1")
-        url = f"{scope['path']}?{query}" if query else scope["path"]
-        for exchange in _single(scope["method"], url, _decoded(asked), status, answered):
-            self._file.write(exchange.line())
-        self._file.flush()
+        self._method = scope["method"]
+        self._url = f"{scope['path']}?{query}" if query else scope["path"]
+        self.asked = bytearray()
+        self._answered = bytearray()
+        self._status = 0
+        self._is_known = False
 
+    def told(self, message: Message) -> Iterator[Exchange]:
+        """The exchanges that are whole with this part of the answer: of a batch of steps, one for each of them."""
+        self._status = message.get("status", self._status)
+        self._answered.extend(message.get("body", b""))
+        if self._url.endswith("/v1/step_batch") and self._status == 200:
+            yield from self._steps()
+            return
+        # An answer without a body is whole with its head: the caller may be gone before the rest of it is sent.
+        is_last = message["type"] == "http.response.body" and not message.get("more_body")
+        if not self._is_known and (is_last or self._status == 204):
+            self._is_known = True
+            answer = _decoded(bytes(self._answered))
+            yield Exchange(self._method, self._url, _decoded(bytes(self.asked)), self._status, answer)
 
-def _single(method: str, url: str, body: Any, status: int, answered: bytes) -> Iterable[Exchange]:
-    """The exchange; a batch of steps as one for each of its sessions."""
-    if not url.endswith("/v1/step_batch") or status != 200:
-        yield Exchange(method, url, body, status, _decoded(answered))
-        return
-    for line in map(json.loads, answered.splitlines()):
-        step = dict(body["steps"][line["index"]])
-        where = f"/v1/sessions/{step.pop('session_id')}/step"
-        yield Exchange("POST", where, step, line["status"], line["answer"])
+    def _steps(self) -> Iterator[Exchange]:
+        """The lines that have come in whole; each is the answer to one step."""
+        *lines, rest = bytes(self._answered).split(b"\n")
+        self._answered = bytearray(rest)
+        steps = json.loads(self.asked)["steps"] if lines else []
+        for line in map(json.loads, lines):
+            step = dict(steps[line["index"]])
+            where = f"/v1/sessions/{step.pop('session_id')}/step"
+            yield Exchange("POST", where, step, line["status"], line["answer"])
 
 
 def _decoded(body: bytes) -> Any:
