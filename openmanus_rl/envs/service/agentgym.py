@@ -73,7 +73,6 @@ FAMILIES: Mapping[str, Family] = {
         reset_answer=("observation", "reward", "score", "deleted", "done"),
         step_answer=("observation", "reward", "score", "done"),
         observation_answer=("observation", "reward", "score", "done", "deleted"),
-        silent_when_over=True,
         tells={"score": attrgetter("score")},
     ),
     "alfworld": Family(
