@@ -235,6 +235,8 @@ class OptimConfig(Config):
     """Optimiser steps in one pass."""
     micro_batch_tokens: int = Field(8192, ge=1)
     """Tokens, padding included, in one forward and backward pass; it bounds memory, not what is learnt."""
+    layout: Literal["auto", "tree", "packed", "sorted"] = "auto"
+    """How rows lie in a pass: shared beginnings once, one after another, padded by length, or the cheapest of these."""
 
 
 class ActorConfig(OptimConfig):

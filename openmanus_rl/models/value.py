@@ -10,6 +10,8 @@ from transformers import AutoModel, PreTrainedModel
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
+from openmanus_rl.models.forward import hidden_states
+from openmanus_rl.models.layout import Tokens
 
 HEAD_FILE = "value_head.safetensors"
 
@@ -53,13 +55,10 @@ class ValueModel(nn.Module):
             self.trunk.save_pretrained(aside, state_dict=_part(state, "trunk."))
             save_file(_part(state, "head."), aside / HEAD_FILE)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> Tensor:
-        """The value at each token, [rows, tokens] in float32."""
-        hidden_RTD = self.trunk(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
-        ).last_hidden_state
-        values_RT: Tensor = self.head(hidden_RTD.float()).squeeze(-1)
-        return values_RT
+    def forward(self, tokens: Tokens) -> Tensor:
+        """The value at each place, in float32."""
+        values: Tensor = self.head(hidden_states(self.trunk, tokens).float()).squeeze(-1)
+        return values
 
 
 def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -12,8 +12,11 @@ from openmanus_rl.algorithms.losses import Denominators, LossInputs, aggregate
 from openmanus_rl.algorithms.registry import find_loss, loss_options
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.models import lora
-from openmanus_rl.models.forward import token_log_probs
+from openmanus_rl.models.forward import hidden_states
+from openmanus_rl.models.head import log_probs_and_entropy
+from openmanus_rl.models.layout import Tokens
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
+from openmanus_rl.models.planner import Planner
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
@@ -35,11 +38,13 @@ class Policy(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, input_ids: Tensor, position_ids: Tensor, select_mask: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies, as `token_log_probs`; padding stands after the tokens."""
-        return token_log_probs(self.model, input_ids, None, position_ids, select_mask, temperature)
+    def forward(self, tokens: Tokens, before_N: Tensor, labels_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-prob of each label as the token after the place before it, and the entropy there.
+
+        Only those places go through the head: most tokens of an episode are observations.
+        """
+        hidden_ND = hidden_states(self.model.get_decoder(), tokens)[before_N]
+        return log_probs_and_entropy(self.model, hidden_ND, labels_N, temperature)
 
 
 @worker("reference")
@@ -51,9 +56,10 @@ class ReferenceWorker:
             torch.use_deterministic_algorithms(True)
         self.config = config
         self.temperature = config.rollout.temperature
-        self.micro_batch_tokens = config.actor.micro_batch_tokens
         self.model = self._load_model(model_dir)
         self.model.eval()
+        actor = config.actor
+        self.planner = Planner(self.model.get_decoder(), actor.layout, actor.micro_batch_tokens, device())
         self.policy = Policy(self.model)
         shard(self.policy, self.model)
 
@@ -64,7 +70,7 @@ class ReferenceWorker:
         data = placed(data)
         mask = data.batch["response_mask"]
         log_probs, entropy = (torch.zeros(mask.shape, device=mask.device) for _ in range(2))
-        for micro in iterate_micro_batches(data, self.micro_batch_tokens):
+        for micro in iterate_micro_batches(data, self.planner):
             log_probs[micro.rows], entropy[micro.rows] = self._forward(micro, mask[micro.rows])
         return DataProto.from_dict({"log_probs": log_probs.cpu(), "entropy": entropy.cpu()})
 
@@ -72,7 +78,7 @@ class ReferenceWorker:
         return load_causal_lm(model_dir)
 
     def _forward(self, micro: MicroBatch, response_mask: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, entropy = self.policy(micro.input_ids, micro.position_ids, micro.sampled, self.temperature)
+        log_probs, entropy = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 
 
@@ -119,10 +125,10 @@ class ActorWorker(ReferenceWorker):
     @torch.no_grad()
     def score(self, ids: list[int], temperature: float) -> list[float]:
         """Log-probs of `ids[1:]`: what an engine with the same weights must find too."""
-        input_ids = torch.tensor([ids], device=device())
-        positions = torch.arange(len(ids), device=device())[None]
-        log_probs, _ = self.policy(input_ids, positions, positions > 0, temperature)
-        scores: list[float] = log_probs[0, 1:].tolist()
+        tokens = torch.tensor(ids, device=device())
+        before = torch.arange(len(ids) - 1, device=device())
+        log_probs, _ = self.policy(Tokens.of(tokens[None]), before, tokens[1:], temperature)
+        scores: list[float] = log_probs.tolist()
         return scores
 
     @dispatch(Dispatch.SAME)
@@ -174,7 +180,7 @@ class ActorWorker(ReferenceWorker):
         denominators = Denominators.of(
             columns["response_mask"], columns["episode_index"], length_norm=self.config.agent.max_episode_tokens
         )
-        for micro in iterate_micro_batches(mini, self.micro_batch_tokens, own_rows(mini)):
+        for micro in iterate_micro_batches(mini, self.planner, own_rows(mini)):
             mask = columns["response_mask"][micro.rows]
             log_probs, entropy = self._forward(micro, mask)
             token_loss = self.loss(
@@ -185,13 +191,16 @@ class ActorWorker(ReferenceWorker):
             policy_loss = token_loss.loss_RT
             if "correction_weights" in columns:
                 policy_loss = policy_loss * columns["correction_weights"][micro.rows]
-            total = policy_loss - self.config.actor.entropy_coefficient * entropy
+            total = policy_loss
+            if self.config.actor.entropy_coefficient:
+                total = total - self.config.actor.entropy_coefficient * entropy
             if algorithm.kl.where == "loss":
                 kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], algorithm.kl.kind)
                 total = total + algorithm.kl.coefficient * kl
                 metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
             loss = aggregate(total, mask, algorithm.aggregation, denominators.select(micro.rows))
             loss.backward()
+            metrics.add("perf/token_reuse", micro.row_tokens, micro.computed)
             metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
             metrics.add("actor/entropy", entropy.detach().sum(), tokens)
             for name, value in token_loss.sums.items():

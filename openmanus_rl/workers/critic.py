@@ -7,13 +7,14 @@ import torch
 from openmanus_rl.algorithms.losses import Denominators, aggregate
 from openmanus_rl.algorithms.value_loss import value_loss
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.models.planner import Planner
 from openmanus_rl.models.value import ValueModel
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.optim import Optimiser
-from openmanus_rl.workers.parallel import rank
+from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.registry import worker
 from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
@@ -31,6 +32,7 @@ class CriticWorker:
             torch.use_deterministic_algorithms(True)
         self.critic = config.critic
         self.model = ValueModel.load(Path(model_dir))
+        self.planner = Planner(self.model.trunk, self.critic.layout, self.critic.micro_batch_tokens, device())
         shard(self.model, self.model.trunk)
         steps = config.trainer.steps * self.critic.epochs * self.critic.mini_batches
         self.optimiser = Optimiser(self.model, self.critic, steps)
@@ -43,10 +45,10 @@ class CriticWorker:
         mask = data.batch["response_mask"]
         values = torch.zeros(mask.shape, device=mask.device)
         final_values = torch.zeros(len(data), device=mask.device)
-        for micro in iterate_micro_batches(data, self.critic.micro_batch_tokens):
-            after = self.model(micro.input_ids, None, micro.position_ids)
-            values[micro.rows] = to_responses(_before(after), micro, mask[micro.rows])
-            final_values[micro.rows] = after.gather(1, micro.last[:, None]).squeeze(1)
+        for micro in iterate_micro_batches(data, self.planner):
+            after = self.model(micro.tokens)
+            values[micro.rows] = to_responses(after[micro.before], micro, mask[micro.rows])
+            final_values[micro.rows] = after[micro.last]
         return DataProto.from_dict({"values": values.cpu(), "final_values": final_values.cpu()})
 
     @dispatch(Dispatch.SAME)
@@ -85,11 +87,11 @@ class CriticWorker:
         mini = placed(mini)
         columns = mini.batch
         denominators = Denominators.of(columns["response_mask"], columns["episode_index"])
-        for micro in iterate_micro_batches(mini, self.critic.micro_batch_tokens, own_rows(mini)):
+        for micro in iterate_micro_batches(mini, self.planner, own_rows(mini)):
             mask = columns["response_mask"][micro.rows]
-            after = self.model(micro.input_ids, None, micro.position_ids)
+            after = self.model(micro.tokens)
             token_loss = value_loss(
-                to_responses(_before(after), micro, mask),
+                to_responses(after[micro.before], micro, mask),
                 columns["values"][micro.rows],
                 columns["returns"][micro.rows],
                 mask,
@@ -100,11 +102,6 @@ class CriticWorker:
             metrics.add("critic/vf_loss", token_loss.loss_RT.detach().sum(), int(mask.sum()))
             for name, value in token_loss.sums.items():
                 metrics.add(f"critic/{name}", value, int(mask.sum()))
-
-
-def _before(after_BL: torch.Tensor) -> torch.Tensor:
-    """The value before each token is the value after the one that stands before it."""
-    return torch.nn.functional.pad(after_BL[:, :-1], (1, 0))
 
 
 def _explained_variance(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor) -> float:
