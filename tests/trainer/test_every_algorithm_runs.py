@@ -31,6 +31,6 @@ def test_a_run_with_the_estimator_updates_the_policy(place, estimator):
         "remax": {"greedy/return", "greedy/success", "actor/correction_weight", "actor/correction_rejected"},
         "gigpo": {"actor/kl_loss", "actor/pg_clipfrac"},
         "drgrpo": {"groups/refilled"},
-        "process": {"train/score/format", "train/score/agentgym"},
+        "process": {"critic/score/format/mean", "critic/score/agentgym/mean"},
     }
     assert expected[estimator] <= set(metrics)
