@@ -1,7 +1,7 @@
 """Every estimator and every loss in a real run of one step; that each is right is in tests/algorithms."""
 
 import pytest
-from tiny_runs import json_lines
+from tiny_runs import json_lines, undescribed
 
 from openmanus_rl.trainer.run import train
 
@@ -34,3 +34,4 @@ def test_a_run_with_the_estimator_updates_the_policy(place, estimator):
         "process": {"critic/score/format/mean", "critic/score/agentgym/mean"},
     }
     assert expected[estimator] <= set(metrics)
+    assert not undescribed(metrics)
