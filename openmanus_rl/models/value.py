@@ -16,16 +16,29 @@ from openmanus_rl.models.layout import Tokens
 HEAD_FILE = "value_head.safetensors"
 
 
+class ValueHead(nn.Linear):
+    """From hidden states to values. It starts at zero: before it has learnt, every state is worth nothing."""
+
+    def __init__(self, trunk: PreTrainedModel) -> None:
+        super().__init__(trunk.config.get_text_config().hidden_size, 1, device=trunk.device, dtype=torch.float32)
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, hidden_ND: Tensor) -> Tensor:
+        """N values in float32, whatever the trunk computes in."""
+        with torch.autocast(hidden_ND.device.type, enabled=False):
+            return super().forward(hidden_ND.float()).squeeze(-1)
+
+
 class ValueModel(nn.Module):
-    """A trunk and a linear head that starts at zero: before it has learnt, every state is worth nothing."""
+    """A trunk and its head."""
 
     def __init__(self, trunk: PreTrainedModel) -> None:
         super().__init__()
         self.trunk = trunk
-        width = trunk.config.get_text_config().hidden_size
-        self.head = nn.Linear(width, 1, device=trunk.device, dtype=torch.float32)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = ValueHead(trunk)
 
     @classmethod
     def from_causal_lm(cls, model: PreTrainedModel) -> "ValueModel":
@@ -57,7 +70,7 @@ class ValueModel(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """The value at each place, in float32."""
-        values: Tensor = self.head(hidden_states(self.trunk, tokens).float()).squeeze(-1)
+        values: Tensor = self.head(hidden_states(self.trunk, tokens))
         return values
 
 

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -23,8 +24,9 @@ from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, pla
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
+from openmanus_rl.workers.precision import keep_only_inputs, passes_in
 from openmanus_rl.workers.registry import worker
-from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
+from openmanus_rl.workers.sharding import layers_of, load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "actor"
@@ -60,7 +62,9 @@ class ReferenceWorker:
         self.model.eval()
         actor = config.actor
         self.planner = Planner(self.model.get_decoder(), actor.layout, actor.micro_batch_tokens, device())
-        self.policy = Policy(self.model)
+        if config.actor.gradient_checkpointing:
+            keep_only_inputs(layers_of(self.model))
+        self.policy = self._make_policy()
         shard(self.policy, self.model)
 
     @dispatch(Dispatch.SPLIT)
@@ -77,8 +81,12 @@ class ReferenceWorker:
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         return load_causal_lm(model_dir)
 
+    def _make_policy(self) -> Policy:
+        return Policy(self.model)
+
     def _forward(self, micro: MicroBatch, response_mask: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, entropy = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
+        with passes_in(self.config.actor):
+            log_probs, entropy = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 
 
@@ -93,7 +101,7 @@ class ActorWorker(ReferenceWorker):
         self.loss = find_loss(config.algorithm.loss)
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
-        self.optimiser = Optimiser(self.model, config.actor, steps)
+        self.optimiser = Optimiser(self._learner(), config.actor, steps)
 
     @property
     def has_adapters(self) -> bool:
@@ -124,7 +132,7 @@ class ActorWorker(ReferenceWorker):
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
     def score(self, ids: list[int], temperature: float) -> list[float]:
-        """Log-probs of `ids[1:]`: what an engine with the same weights must find too."""
+        """Log-probs of `ids[1:]` in float32: what an engine with the same weights must find too."""
         tokens = torch.tensor(ids, device=device())
         before = torch.arange(len(ids) - 1, device=device())
         log_probs, _ = self.policy(Tokens.of(tokens[None]), before, tokens[1:], temperature)
@@ -167,6 +175,10 @@ class ActorWorker(ReferenceWorker):
             load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
         self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
 
+    def _learner(self) -> nn.Module:
+        """Whose weights the optimiser changes."""
+        return self.model
+
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         model = super()._load_model(model_dir)
         if self.has_adapters:
@@ -176,32 +188,39 @@ class ActorWorker(ReferenceWorker):
     def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
         """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
         mini = placed(mini)
-        columns, algorithm = mini.batch, self.config.algorithm
+        columns = mini.batch
         denominators = Denominators.of(
             columns["response_mask"], columns["episode_index"], length_norm=self.config.agent.max_episode_tokens
         )
         for micro in iterate_micro_batches(mini, self.planner, own_rows(mini)):
-            mask = columns["response_mask"][micro.rows]
-            log_probs, entropy = self._forward(micro, mask)
-            token_loss = self.loss(
-                LossInputs(log_probs, columns["old_log_probs"][micro.rows], columns["advantages"][micro.rows], mask),
-                self.loss_options,
-            )
-            tokens = int(mask.sum())
-            policy_loss = token_loss.loss_RT
-            if "correction_weights" in columns:
-                policy_loss = policy_loss * columns["correction_weights"][micro.rows]
-            total = policy_loss
-            if self.config.actor.entropy_coefficient:
-                total = total - self.config.actor.entropy_coefficient * entropy
-            if algorithm.kl.where == "loss":
-                kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], algorithm.kl.kind)
-                total = total + algorithm.kl.coefficient * kl
-                metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
-            loss = aggregate(total, mask, algorithm.aggregation, denominators.select(micro.rows))
-            loss.backward()
+            self._loss(micro, columns[micro.rows], denominators.select(micro.rows), metrics).backward()
             metrics.add("perf/token_reuse", micro.row_tokens, micro.computed)
-            metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
-            metrics.add("actor/entropy", entropy.detach().sum(), tokens)
-            for name, value in token_loss.sums.items():
-                metrics.add(f"actor/{name}", value, tokens)
+
+    def _loss(self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums) -> Tensor:
+        """The micro-batch's part of the loss; `columns` and `denominators` are those of its rows."""
+        log_probs, entropy = self._forward(micro, columns["response_mask"])
+        return self._policy_loss(log_probs, entropy, columns, denominators, metrics)
+
+    def _policy_loss(
+        self, log_probs: Tensor, entropy: Tensor, columns: TensorDict, denominators: Denominators, metrics: MetricSums
+    ) -> Tensor:
+        algorithm, mask = self.config.algorithm, columns["response_mask"]
+        tokens = int(mask.sum())
+        token_loss = self.loss(
+            LossInputs(log_probs, columns["old_log_probs"], columns["advantages"], mask), self.loss_options
+        )
+        policy_loss = token_loss.loss_RT
+        if "correction_weights" in columns:
+            policy_loss = policy_loss * columns["correction_weights"]
+        total = policy_loss
+        if self.config.actor.entropy_coefficient:
+            total = total - self.config.actor.entropy_coefficient * entropy
+        if algorithm.kl.where == "loss":
+            kl = kl_estimate(log_probs, columns["ref_log_prob"], algorithm.kl.kind)
+            total = total + algorithm.kl.coefficient * kl
+            metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
+        metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
+        metrics.add("actor/entropy", entropy.detach().sum(), tokens)
+        for name, value in token_loss.sums.items():
+            metrics.add(f"actor/{name}", value, tokens)
+        return aggregate(total, mask, algorithm.aggregation, denominators)

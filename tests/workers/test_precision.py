@@ -1,0 +1,75 @@
+"""Half precision and computing again: other numbers of bits and bytes, the same learning."""
+
+import pytest
+import torch
+from training_cases import accumulated_gradient, actor_worker, critic_worker, distance, take_gradient
+
+from openmanus_rl.workers.updates import MetricSums
+
+
+def saved_bytes(run):
+    """What the graph keeps for the backward pass."""
+    kept = {}
+
+    def note(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        result = run()
+    return sum(kept.values()), result
+
+
+def test_layers_that_compute_again_give_the_same_gradient_and_keep_less(model_dir, batch):
+    plain, again = (actor_worker(model_dir, gradient_checkpointing=flag) for flag in (False, True))
+    plain_bytes, expected = saved_bytes(lambda: accumulated_gradient(plain, batch))
+    again_bytes, found = saved_bytes(lambda: accumulated_gradient(again, batch))
+    assert torch.equal(found, expected)
+    assert again_bytes < 0.6 * plain_bytes
+
+
+def test_a_critic_computes_again_too(model_dir, batch):
+    gradients = []
+    for flag in (False, True):
+        worker = critic_worker(model_dir, gradient_checkpointing=flag)
+        calls = []
+        worker.model.trunk.layers[0].self_attn.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        worker._accumulate_gradient(batch, MetricSums())
+        gradients.append(take_gradient(worker.model))
+        assert len(calls) % 2 == 0 or not flag
+    assert torch.equal(*gradients)
+
+
+def test_what_needs_no_gradient_is_computed_once(model_dir, batch):
+    worker = actor_worker(model_dir, gradient_checkpointing=True)
+    calls = []
+    worker.model.model.layers[0].self_attn.register_forward_hook(lambda *_: calls.append(1))
+    worker.compute_log_prob(batch)
+    once = len(calls)
+    accumulated_gradient(worker, batch)
+    assert len(calls) == 3 * once
+
+
+@pytest.mark.parametrize("make", [actor_worker, critic_worker])
+def test_in_bfloat16_weights_gradients_and_state_stay_float32_and_point_the_same_way(model_dir, batch, make):
+    gradients = []
+    for precision in ("float32", "bfloat16"):
+        worker = make(model_dir, precision=precision)
+        worker._accumulate_gradient(batch, MetricSums())
+        assert {weight.dtype for weight in worker.optimiser.parameters} == {torch.float32}
+        assert {weight.grad.dtype for weight in worker.optimiser.parameters} == {torch.float32}
+        gradients.append(torch.cat([weight.grad.flatten() for weight in worker.optimiser.parameters]))
+        worker.optimiser.step()
+        assert {state["exp_avg"].dtype for state in worker.optimiser.adamw.state.values()} == {torch.float32}
+    assert 0 < distance(*gradients) < 0.05, "other roundings, the same gradient"
+
+
+def test_in_bfloat16_matrices_are_multiplied_in_bfloat16_but_a_score_is_exact(model_dir, batch):
+    half, full = (actor_worker(model_dir, precision=precision) for precision in ("bfloat16", "float32"))
+    seen = []
+    half.model.model.layers[0].mlp.up_proj.register_forward_hook(lambda module, inputs, out: seen.append(out.dtype))
+    gap = half.compute_log_prob(batch).batch["log_probs"] - full.compute_log_prob(batch).batch["log_probs"]
+    assert set(seen) == {torch.bfloat16}
+    assert 0 < float(gap.abs().max()) < 0.2
+    ids = batch.batch["input_ids"][0].tolist()
+    assert half.score(ids, 1.0) == full.score(ids, 1.0)
