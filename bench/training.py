@@ -2,7 +2,7 @@
 
     python bench/training.py
 
-64 rows of 40 to 400 tokens that share nothing, a Llama of five million weights, one thread. The other side is the bare
+32 rows of 40 to 400 tokens that share nothing, a Llama of five million weights, one thread. The other side is the bare
 model on each row by itself, without any padding, with its own loss; ours is the whole update: rows to micro-batches,
 log-probs, entropies, the policy's loss, clipping and AdamW. Both sides run in turn.
 """
@@ -19,7 +19,7 @@ from update_cases import VOCABULARY, actor, five_million_weights, update_batch
 
 from openmanus_rl.models.load import load_causal_lm
 
-ROWS, SHORTEST, LONGEST = 64, 40, 400
+ROWS, SHORTEST, LONGEST = 32, 40, 400
 ALTERNATIONS = 3
 LAYOUTS = ("auto", "packed", "sorted")
 

@@ -36,7 +36,7 @@ class Device:
 
 
 DEVICES = {
-    "cpu": Device(pair=0.7, gathered=40.0, call=1.3e6, pass_=3e6, cache=1536, beyond_cache=1.25),
+    "cpu": Device(pair=0.7, gathered=40.0, call=1.3e6, pass_=3e6, cache=1024, beyond_cache=1.15),
     # Estimated from bandwidth and launch times, not measured.
     "cuda": Device(pair=0.5, gathered=10.0, call=1e9, pass_=1e9, cache=1 << 40, beyond_cache=1.0),
 }

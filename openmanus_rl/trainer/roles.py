@@ -49,5 +49,5 @@ class Roles:
 
     def _learners(self) -> list[WorkerGroup]:
         own = [group for group in self.own.values() if hasattr(group.worker_cls, "save")]
-        apart = self.critic is not None and self.critic is not self.actor
-        return [self.actor, *([self.critic] if apart else []), *own]
+        apart = [self.critic] if self.critic is not None and self.critic is not self.actor else []
+        return [self.actor, *apart, *own]

@@ -40,7 +40,7 @@ class Policy(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tokens, before_N: Tensor, labels_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def forward(self, tokens: Tokens, before_N: Tensor, labels_N: Tensor, temperature: float) -> tuple[Tensor, ...]:
         """Log-prob of each label as the token after the place before it, and the entropy there.
 
         Only those places go through the head: most tokens of an episode are observations.
@@ -86,7 +86,7 @@ class ReferenceWorker:
 
     def _forward(self, micro: MicroBatch, response_mask: Tensor) -> tuple[Tensor, Tensor]:
         with passes_in(self.config.actor):
-            log_probs, entropy = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
+            log_probs, entropy, *_ = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 
 
@@ -135,7 +135,7 @@ class ActorWorker(ReferenceWorker):
         """Log-probs of `ids[1:]` in float32: what an engine with the same weights must find too."""
         tokens = torch.tensor(ids, device=device())
         before = torch.arange(len(ids) - 1, device=device())
-        log_probs, _ = self.policy(Tokens.of(tokens[None]), before, tokens[1:], temperature)
+        log_probs, *_ = self.policy(Tokens.of(tokens[None]), before, tokens[1:], temperature)
         scores: list[float] = log_probs.tolist()
         return scores
 

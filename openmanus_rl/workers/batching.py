@@ -64,9 +64,10 @@ def iterate_micro_batches(data: DataProto, planner: Planner, rows: torch.Tensor 
     mine = data[own]
     ids, sampled = token_rows(mine), _sampled(mine)
     layouts = planner.plan(ids)
+    rounds = largest(len(layouts))  # asked before any rank computes: ranks must make the same calls in the same order
     for layout in layouts:
         yield _micro_batch(layout, own, ids, sampled)
-    for _ in range(largest(len(layouts)) - len(layouts)):
+    for _ in range(rounds - len(layouts)):
         yield _idle()
 
 

@@ -18,7 +18,7 @@ def passes_in(config: OptimConfig) -> torch.autocast:
 def keep_only_inputs(layers: list[nn.Module]) -> None:
     """Have each layer keep its input for the backward pass and compute the rest again. Without gradients, as before."""
     for layer in layers:
-        layer.forward = _computed_again(layer.forward)  # type: ignore[method-assign]
+        layer.forward = _computed_again(layer.forward)
 
 
 def _computed_again(forward: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from training_cases import distance, run_config
+from training_cases import actor_worker, distance, run_config
 
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
@@ -131,7 +131,7 @@ def test_log_probs_entropies_and_values_are_those_of_every_row_alone(workers, ba
 def group(prompt=40, own=10, size=8):
     dice = np.random.default_rng(0)
     beginning = dice.integers(5, 60, prompt).tolist()
-    rows = [[*beginning, *dice.integers(5, 60, own).tolist()] for _ in range(size)]
+    rows = [[*beginning, 5 + row, *dice.integers(5, 60, own - 1).tolist()] for row in range(size)]
     return as_batch(rows, [prompt] * size, seed=0)
 
 
@@ -139,8 +139,7 @@ def test_a_groups_prompt_is_computed_once_and_the_metric_says_so(model_dir):
     batch = group()
     reuse = {}
     for layout in ("tree", "auto", "packed"):
-        learner = worker("actor", model_dir, layout, 8192)
-        learner.config.actor.mini_batches = 1
+        learner = actor_worker(model_dir, layout=layout, mini_batches=1)
         reuse[layout] = learner.update_actor(batch, 0).meta_info["metrics"]["perf/token_reuse"]
     assert reuse["tree"] == reuse["auto"] == pytest.approx(8 * 50 / (40 + 8 * 10))
     assert reuse["packed"] == 1.0
