@@ -3,7 +3,8 @@
     python bench/tree.py
 
 Groups of 8 episodes, a prompt of 300 tokens and 60 of their own each, a Llama of five million weights, one thread. All
-rows are equally long, so the other side, rows side by side, has no padding at all. Both sides run in turn.
+rows are equally long, so the other side, rows side by side, has no padding at all. Both sides run in turn; seconds are
+of the process, which others on the machine do not lengthen.
 """
 
 import statistics
@@ -39,9 +40,9 @@ def main() -> None:
     reuse = {}
     for _ in range(ALTERNATIONS + 1):
         for layout, worker in workers.items():
-            began = time.perf_counter()
+            began = time.process_time()
             metrics = worker.update_actor(batch, 0).meta_info["metrics"]
-            seconds[layout].append(time.perf_counter() - began)
+            seconds[layout].append(time.process_time() - began)
             reuse[layout] = metrics["perf/token_reuse"]
     for layout in LAYOUTS:
         pairs = zip(seconds["sorted"][1:], seconds[layout][1:], strict=True)  # the first of each warms up
