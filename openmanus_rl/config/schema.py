@@ -241,6 +241,8 @@ class OptimConfig(Config):
     """What matrices are multiplied in; weights, gradients and the optimiser's state are float32 in any case."""
     gradient_checkpointing: bool = False
     """Compute each layer again in the backward pass instead of keeping what it computed: less memory, more time."""
+    offload_optimiser: bool = False
+    """Keep AdamW's state, between its steps, in main memory beside a GPU, or in a file below trainer.cache_dir."""
 
 
 class ActorConfig(OptimConfig):

@@ -101,7 +101,7 @@ class ActorWorker(ReferenceWorker):
         self.loss = find_loss(config.algorithm.loss)
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
-        self.optimiser = Optimiser(self._learner(), config.actor, steps)
+        self.optimiser = Optimiser(self._learner(), config.actor, steps, Path(config.trainer.cache_dir))
 
     @property
     def has_adapters(self) -> bool:

@@ -41,7 +41,7 @@ class CriticWorker:
             keep_only_inputs(layers_of(self.model.trunk))
         shard(self.model, self.model.trunk)
         steps = config.trainer.steps * self.critic.epochs * self.critic.mini_batches
-        self.optimiser = Optimiser(self.model, self.critic, steps)
+        self.optimiser = Optimiser(self.model, self.critic, steps, Path(config.trainer.cache_dir))
 
     @dispatch(Dispatch.SPLIT)
     @torch.no_grad()

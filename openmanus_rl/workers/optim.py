@@ -1,22 +1,26 @@
 """An optimiser with its schedule: AdamW, linear warm-up, linear fall."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from openmanus_rl.config.schema import OptimConfig
+from openmanus_rl.workers.offload import bring_back, put_away
 from openmanus_rl.workers.sharding import placed_like, whole, whole_tensors
 
 
 class Optimiser:
     """Clips, steps and schedules what trains of a model, sharded or not; its state is part of a checkpoint."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig, total_steps: int) -> None:
+    def __init__(self, model: nn.Module, config: OptimConfig, total_steps: int, scratch: Path = Path(".cache")) -> None:
+        """`scratch` is where AdamW's state is with `offload_optimiser` and no GPU."""
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.parameters = list(self.weights.values())
         self.grad_clip = config.grad_clip
+        self.scratch = scratch if config.offload_optimiser else None
         self.adamw = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
         def lr_factor(step: int) -> float:
@@ -38,10 +42,18 @@ class Optimiser:
             self.adamw.zero_grad(set_to_none=True)
             raise FloatingPointError(f"the gradient is not finite (norm {float(norm)}): nothing was updated")
         nn.utils.clip_grads_with_norm_(self.parameters, self.grad_clip, norm)
-        self.adamw.step()
+        self._step()
         self.adamw.zero_grad(set_to_none=True)
         self.schedule.step()
         return float(norm)
+
+    def _step(self) -> None:
+        if self.scratch is None:
+            self.adamw.step()
+            return
+        bring_back(self.adamw.state)
+        self.adamw.step()
+        put_away(self.adamw.state, self.scratch)
 
     @property
     def lr(self) -> float:

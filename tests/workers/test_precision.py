@@ -1,9 +1,21 @@
-"""Half precision and computing again: other numbers of bits and bytes, the same learning."""
+"""Half precision, computing again and a state in a file: other numbers of bits and bytes, the same learning."""
+
+from pathlib import Path
 
 import pytest
 import torch
-from training_cases import accumulated_gradient, actor_worker, critic_worker, distance, take_gradient
+from training_cases import (
+    accumulated_gradient,
+    actor_worker,
+    critic_worker,
+    distance,
+    parameters,
+    run_config,
+    take_gradient,
+)
 
+from openmanus_rl.workers.actor import ActorWorker
+from openmanus_rl.workers.critic import CriticWorker
 from openmanus_rl.workers.updates import MetricSums
 
 
@@ -73,3 +85,32 @@ def test_in_bfloat16_matrices_are_multiplied_in_bfloat16_but_a_score_is_exact(mo
     assert 0 < float(gap.abs().max()) < 0.2
     ids = batch.batch["input_ids"][0].tolist()
     assert half.score(ids, 1.0) == full.score(ids, 1.0)
+
+
+def mapped_files(directory):
+    """Lines of this process's memory map that are files in the directory."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(directory) in line]
+
+
+@pytest.mark.parametrize("worker_cls", [ActorWorker, CriticWorker])
+def test_a_state_in_a_file_takes_the_same_steps_and_is_nowhere_else(model_dir, batch, tmp_path, worker_cls):
+    role, update = ("actor", "update_actor") if worker_cls is ActorWorker else ("critic", "update_critic")
+    after = []
+    for offload in (False, True):
+        trainer = {"cache_dir": str(tmp_path / "cache"), "steps": 10}
+        worker = worker_cls(str(model_dir), run_config(trainer=trainer, **{role: {"offload_optimiser": offload}}))
+        getattr(worker, update)(batch, 0)
+        assert bool(mapped_files(tmp_path / "cache")) == offload
+        worker.save(tmp_path / str(offload))
+        getattr(worker, update)(batch, 1)
+        after.append(parameters(worker.model))
+    states = [state for kinds in worker.optimiser.adamw.state.values() for state in kinds.values() if state.ndim]
+    assert states
+    assert all(state.untyped_storage().filename is not None for state in states)
+    assert list((tmp_path / "cache").iterdir()) == [], "a killed process leaves no file behind"
+    assert torch.equal(*after)
+
+    resumed = worker_cls(str(model_dir), run_config(trainer=trainer, **{role: {"offload_optimiser": True}}))
+    resumed.load(tmp_path / "False")
+    getattr(resumed, update)(batch, 1)
+    assert torch.equal(parameters(resumed.model), after[0])
