@@ -297,8 +297,8 @@ class ChatRenderer:
         follows = {"role": role, "content": "."}
         if _THOUGHT not in self._apply([*opening, answer, follows], add_generation_prompt=True):
             raise UserError(
-                "the chat template is not prefix-preserving: it drops what the assistant thought in <think>…</think> once "
-                f"a {role} message follows",
+                "the chat template is not prefix-preserving: it drops what the assistant thought in <think>…</think> "
+                f"once a {role} message follows",
                 "Tokens that were sampled must not change. Set model.keep_history=true: earlier thoughts then stay in "
                 "the context as they were sampled. Or use a template that only appends.",
             )
