@@ -71,6 +71,12 @@ class Turn:
     """Why the action is not valid, by the template's parser or by the world; None if it is."""
     state_key: str | None
     """The world's state in which the turn was taken."""
+    kind: str = "action"
+    """What the template found in the answer: `action`, `invalid`, or a type of its own such as `search`."""
+    action_span: tuple[int, int] | None = None
+    """Which of `token_ids` wrote the action, as a half-open range."""
+    finish: str = "stop"
+    """Why sampling ended: `stop`, or `length` where the turn's budget of tokens was spent."""
     observation: str = ""
     reward: float = 0.0
     generate_seconds: float = 0.0

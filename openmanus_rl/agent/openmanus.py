@@ -150,11 +150,13 @@ class OpenManusAgent:
         return rows
 
     def postprocess_predictions(self, predictions: list[Any]) -> tuple[list[str], list[str]]:
-        """Answers to action types and contents: (`action`, the action) or (`invalid`, why)."""
+        """Answers to action types and contents, by the template in use: `action` and the action, `invalid` and why.
+
+        A template may know more types, such as `search` and `answer`.
+        """
         parsed = [self.player.template.parse(str(prediction)) for prediction in predictions]
-        types = ["invalid" if answer.action is None else "action" for answer in parsed]
-        contents = [answer.invalid_reason or "" if answer.action is None else answer.action for answer in parsed]
-        return types, contents
+        contents = [answer.content if answer.content is not None else answer.action or "" for answer in parsed]
+        return [answer.kind for answer in parsed], contents
 
     def _requests(self, gen_batch: DataProto, step: int) -> list[EpisodeRequest]:
         groups: dict[str, int] = {}

@@ -2,9 +2,10 @@
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
-from openmanus_rl.agent.templates import ActionTemplate
+from openmanus_rl.agent.templates import ActionTemplate, ParsedAction
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task, stable_hash
 from openmanus_rl.envs.client.base import EnvironmentClient, Handle
@@ -43,6 +44,11 @@ class Player:
     client: EnvironmentClient
     max_context: int
 
+    @cached_property
+    def stop_token_ids(self) -> frozenset[int]:
+        """Tokens at which an answer is complete."""
+        return self.renderer.ends_with(self.template.stop)
+
 
 async def play_episode(player: Player, request: EpisodeRequest, session: str, deadline: float) -> Episode:
     """Play one task once. A failure of world or engine is raised: the caller decides on a retry."""
@@ -77,11 +83,10 @@ async def _play_turns(
         if completion.finish_reason is FinishReason.CONTEXT:
             episode.stop_reason = StopReason.CONTEXT_FULL
             return
-        parsed = player.template.parse(turn.text)
-        turn.action, turn.invalid_reason = parsed.action, parsed.invalid_reason
+        parsed = _read(player, turn)
         if parsed.action is None:
             turn.reward = -config.invalid_penalty
-            turn.observation = f"Invalid answer: {parsed.invalid_reason}."
+            turn.observation = player.template.complaint(turn.invalid_reason or "")
             if config.invalid_action == "end":
                 episode.stop_reason = StopReason.INVALID_ACTION
                 return
@@ -105,6 +110,17 @@ async def _play_turns(
         if not fits:
             episode.stop_reason = StopReason.CONTEXT_FULL
             return
+
+
+def _read(player: Player, turn: Turn) -> ParsedAction:
+    """What the template finds in the answer, noted on the turn with the tokens that it stands on."""
+    parsed = player.template.parse(turn.text)
+    turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
+    if parsed.span is not None:
+        turn.action_span = player.renderer.token_span(turn.token_ids, *parsed.span)
+    if parsed.action is None and turn.finish == FinishReason.LENGTH:
+        turn.invalid_reason = f"{parsed.invalid_reason}; it was cut after {len(turn.token_ids)} tokens"
+    return parsed
 
 
 def _open_segment(player: Player, task: Task, started: Handle) -> Segment:
@@ -144,7 +160,7 @@ async def _generate(
     sampling = SamplingParams(
         max_tokens=min(player.config.max_tokens_per_turn, left),
         temperature=request.temperature,
-        stop_token_ids=player.renderer.stop_token_ids,
+        stop_token_ids=player.stop_token_ids,
     )
     began = time.monotonic()
     try:
@@ -159,20 +175,42 @@ async def _generate(
         raise  # no other try of this episode would fare better
     except Exception as error:
         raise EngineFailure(f"{type(error).__name__}: {error}") from error
+    completion, text = _complete(player, completion)
     turn = Turn(
         start=len(segment.ids),
         token_ids=completion.token_ids,
         log_probs=completion.log_probs,
         versions=completion.versions,
-        text=player.renderer.decode(completion.token_ids),
+        text=text,
         action=None,
         invalid_reason=None,
         state_key=None,
+        finish=str(completion.finish_reason),
         generate_seconds=time.monotonic() - began,
     )
     segment.ids.extend(completion.token_ids)
     segment.turns.append(turn)
     return turn, completion
+
+
+def _complete(player: Player, completion: Completion) -> tuple[Completion, str]:
+    """The completion up to where the template says that an answer is complete, and its text.
+
+    Whether it ends at a token depends only on the tokens up to it, so what is kept is a sample of the policy that stops
+    there, with the log-probs it has. For the same reason an end of turn that was sampled behind it goes too.
+    """
+    text = player.renderer.decode(completion.token_ids)
+    interrupted = completion.finish_reason in (FinishReason.ABORTED, FinishReason.DEADLINE)
+    end = None if interrupted else player.template.answer_end(text)
+    if end is None:
+        return completion, text
+    _, count = player.renderer.token_span(completion.token_ids, 0, end)
+    if count == len(completion.token_ids):
+        return completion, text
+    kept = Completion(
+        completion.token_ids[:count], completion.log_probs[:count], completion.versions[:count], FinishReason.STOP
+    )
+    return kept, player.renderer.decode(kept.token_ids)
 
 
 def _shorten(player: Player, text: str) -> str:

@@ -74,6 +74,10 @@ class ModelConfig(Config):
     tiny: TinyModelConfig = TinyModelConfig()
     max_context: int = Field(1024, ge=32)
     """Longest token list of one segment, prompt included."""
+    keep_history: bool = False
+    """Earlier turns stay as sampled where a chat template would rewrite them (Qwen3 drops thoughts); off: an error."""
+    chat_options: dict[str, Any] = Field(default_factory=dict)
+    """Variables of the model's chat template, e.g. model.chat_options.enable_thinking=false."""
 
 
 class WarmStartConfig(Config):
@@ -97,7 +101,7 @@ class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
     template: str = "react"
-    """Action template: how a thought and an action are written and parsed."""
+    """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
     max_turns: int = Field(16, ge=1)
     """Turns of an episode."""
     max_tokens_per_turn: int = Field(32, ge=1)

@@ -4,13 +4,23 @@ from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import Player
-from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.templates import find_template
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience
 from openmanus_rl.envs.client.remote import make_client
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.rewards import RewardManager
+
+
+def make_renderer(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ChatRenderer:
+    """How conversations of the config's action template become tokens of the model."""
+    return ChatRenderer(
+        tokenizer,
+        observation_role=find_template(config.agent.template).observation_role,
+        keep_history=config.model.keep_history,
+        options=config.model.chat_options,
+    )
 
 
 def make_agent(
@@ -26,8 +36,8 @@ def make_agent(
     player = Player(
         env_name=config.env.name,
         config=config.agent,
-        template=TEMPLATES.lookup(config.agent.template),
-        renderer=ChatRenderer(tokenizer),
+        template=find_template(config.agent.template),
+        renderer=make_renderer(config, tokenizer),
         engine=engine,
         client=make_client(config.env.name, env_urls, patience),
         max_context=config.model.max_context,

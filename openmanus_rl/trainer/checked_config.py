@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.templates import find_template
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator, loss_options
 from openmanus_rl.config.effect import check_effect
 from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
@@ -41,7 +41,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     estimator_options(config.algorithm.estimator, config.algorithm.options)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
-    TEMPLATES.lookup(config.agent.template)
+    find_template(config.agent.template)
     effective_options(config.env.name, config.env.options)
     if is_remote(config.env.name) and not config.env.urls:
         raise UserError(

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from openmanus_rl import __version__
-from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.templates import find_template
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.demonstrations import (
     Demonstration,
@@ -33,10 +33,10 @@ from openmanus_rl.envs.base import Split, Task
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
-from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.packaged import model_source
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
+from openmanus_rl.trainer.agents import make_renderer
 from openmanus_rl.trainer.sft import fine_tune
 
 Progress = Callable[[str], None]
@@ -108,12 +108,12 @@ def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path |
 
 def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
     """A name for everything that decides what the model is; the world's own file is, while it is being written."""
-    template = TEMPLATES.lookup(config.agent.template)
+    template = find_template(config.agent.template)
     described = {
         "version": __version__,
         "env": [config.env.name, effective_options(config.env.name, config.env.options)],
         "world": Path(inspect.getfile(environment_class(config.env.name))).read_text(),
-        "format": [template.opening("", ""), template.render("")],
+        "format": [template.opening("", ""), template.write("")],
         "max_turns": config.agent.max_turns,
         "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),
@@ -135,7 +135,7 @@ def _make_model(config: RunConfig, demonstrations: list[Demonstration], director
 
 
 def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progress) -> list[Demonstration]:
-    warm_start, template = config.warm_start, TEMPLATES.lookup(config.agent.template)
+    warm_start, template = config.warm_start, find_template(config.agent.template)
     say(f"demonstrations: {warm_start.demonstrations} by an expert that errs {warm_start.error_rate:.0%} of the time")
     write_demonstrations(
         path,
@@ -147,6 +147,7 @@ def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progr
             config.env.options,
             render_prompt=template.opening,
             render_action=template.render,
+            observation_role=template.observation_role,
             max_turns=config.agent.max_turns,
             count=warm_start.demonstrations,
         ),
@@ -181,7 +182,7 @@ def _warm_start(
 
     fine_tune(
         model,
-        ChatRenderer(tokenizer),
+        make_renderer(config, tokenizer),
         demonstrations,
         config.warm_start,
         max_context=config.model.max_context,
