@@ -168,7 +168,7 @@ class OpenManusAgent:
             played[task.item_id] += 1
             seed = episode_seed(gen_batch.meta_info.get("seed", 0), step, task.item_id, sample)
             temperature = gen_batch.meta_info.get("temperature", 1.0)
-            requests.append(EpisodeRequest(task, group, sample, seed, temperature))
+            requests.append(EpisodeRequest(task, group, sample, seed, temperature, step))
         return requests
 
     def _tasks(self, gen_batch: DataProto) -> list[Task]:

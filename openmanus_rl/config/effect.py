@@ -67,7 +67,7 @@ USED_BY = {
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
-        "rollout.validation_temperature",
+        "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
         "trainer.seed",
@@ -118,6 +118,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         executor = f"trainer.executor={config.trainer.executor}"
         rules.append(("cluster.*", executor, "set trainer.executor=ray"))
         rules.append(("trainer.max_restarts", executor, "set trainer.executor=ray"))
+    if config.agent.context.kind == "full":
+        rules.append(("agent.context.turns", "agent.context.kind=full", "set agent.context.kind=window or summary"))
+    if config.agent.context.kind != "summary":
+        kind = f"agent.context.kind={config.agent.context.kind}"
+        for name in ("max_summary_tokens", "train_summaries"):
+            rules.append((f"agent.context.{name}", kind, "set agent.context.kind=summary"))
     if config.env.urls:
         rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
         rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))

@@ -14,6 +14,7 @@ from types import FrameType
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
+from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.sampler import TaskSampler
@@ -202,6 +203,7 @@ class RayPPOTrainer:
             config.trainer.seed,
             config.rollout.validation_temperature,
             config.data.validation_samples,
+            find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
         )
         self.episode_log.write("validation", self.progress.step, evaluation.episodes)
         self.console.validation(self.progress.step, evaluation.success)

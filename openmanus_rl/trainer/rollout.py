@@ -90,7 +90,7 @@ def _add_greedy_returns(
     """Play each task once greedily, for the column `greedy_return`; rows of a task where that failed are left out."""
     tasks = {episode.group: episode.task for episode in episodes}
     requests = [
-        EpisodeRequest(task, group, 0, episode_seed(config.trainer.seed, step, task.item_id, -1), temperature=0.0)
+        EpisodeRequest(task, group, 0, episode_seed(config.trainer.seed, step, task.item_id, -1), 0.0, step)
         for group, task in tasks.items()
     ]
     played = [episode for episode in agent.play(requests) if episode.stop_reason.is_sample]

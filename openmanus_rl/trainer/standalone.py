@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.config.load import override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Split
@@ -101,6 +102,7 @@ def evaluate_model(
             config.trainer.seed,
             config.rollout.validation_temperature,
             config.data.validation_samples,
+            find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
         )
     if episodes_dir is not None:
         EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
