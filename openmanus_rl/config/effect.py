@@ -41,7 +41,7 @@ _FINE_TUNING = (
     "trainer.seed",
     "trainer.threads",
 )
-_WORLD = ("env.name", "env.options*")
+_WORLD = ("env.name", "env.options*", "envs.*")
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -56,6 +56,7 @@ USED_BY = {
     "sft --data": _FINE_TUNING,
     "eval": (
         "env.*",
+        "envs.*",
         "data.dir",
         "data.validation_*",
         "model.max_context",
@@ -124,9 +125,14 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         kind = f"agent.context.kind={config.agent.context.kind}"
         for name in ("max_summary_tokens", "train_summaries"):
             rules.append((f"agent.context.{name}", kind, "set agent.context.kind=summary"))
-    if config.env.urls:
-        rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
-        rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))
+    if config.envs:
+        rules.append(("env.*", "envs names the worlds of the run", "remove envs"))
+    sections = {"env": config.env, **{f"envs.{name}": world for name, world in config.envs.items()}}
+    for section, world in sections.items():
+        if world.urls:
+            for name in ("num_servers", "base_port"):
+                reason = f"{section}.urls names servers that run already"
+                rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
     return rules
 
 

@@ -24,15 +24,24 @@ class EnvConfig(Config):
     """Seconds one call to the world may take, tries included, before the episode counts as failed."""
 
 
+class MixedEnvConfig(EnvConfig):
+    """One of several worlds of a run."""
+
+    name: str = ""
+    """The world; unset: the name it has under `envs`."""
+    weight: float = Field(1.0, gt=0)
+    """Its share of a step's tasks, relative to the other worlds'."""
+
+
 class DataConfig(Config):
     """Where the tasks are, and how many."""
 
     dir: str = "data"
     """Holds <env>/train.parquet, validation.parquet and test.parquet; missing files are built."""
     train_tasks: int = Field(4096, ge=1)
-    """Tasks in the training file when it is built; a world with fewer gives all it has."""
+    """Tasks in a world's training file when it is built; a world with fewer gives all it has."""
     validation_tasks: int = Field(256, ge=1)
-    """Held-out tasks on which success is measured, before, during and after training."""
+    """Held-out tasks of each world on which success is measured, before, during and after training."""
     validation_samples: int = Field(1, ge=1)
     """Episodes per held-out task; more than 1 where a world has few tasks."""
 
@@ -371,6 +380,8 @@ class RunConfig(Config):
     """A whole run."""
 
     env: EnvConfig = EnvConfig()
+    envs: dict[str, MixedEnvConfig] = Field(default_factory=dict)
+    """Several worlds in the place of `env`, by name, e.g. envs.maze.weight=2 envs.wordle.weight=1."""
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
@@ -382,6 +393,29 @@ class RunConfig(Config):
     trainer: TrainerConfig = TrainerConfig()
     cluster: ClusterConfig = ClusterConfig()
     tracking: TrackingConfig = TrackingConfig()
+
+    @field_validator("envs")
+    @classmethod
+    def _named(cls, envs: dict[str, MixedEnvConfig]) -> dict[str, MixedEnvConfig]:
+        named = {key: entry.model_copy(update={"name": entry.name or key}) for key, entry in envs.items()}
+        if len({entry.name for entry in named.values()}) < len(named):
+            raise ValueError("two entries are the same world; give it once, with the weight of both")
+        return named
+
+    @property
+    def worlds(self) -> list[EnvConfig]:
+        """The worlds that are played: one, or several."""
+        return [*self.envs.values()] or [self.env]
+
+    @property
+    def world_weights(self) -> list[float]:
+        """Their shares of a step's tasks, relative to each other."""
+        return [entry.weight for entry in self.envs.values()] or [1.0]
+
+    @property
+    def world_names(self) -> str:
+        """What the run plays, in one word."""
+        return "+".join(world.name for world in self.worlds)
 
     @property
     def warm_starts(self) -> bool:

@@ -41,12 +41,12 @@ def _check_strategy(config: RunConfig) -> None:
     strategy = find_strategy(name, config.rollout.validation_strategy_options)
     if not strategy.chooses:
         return
-    world = config.env.name
-    if is_remote(world) or environment_class(world).snapshot is Environment.snapshot:
-        raise UserError(
-            f"rollout.validation_strategy={name} plays in copies of the world, and {world} cannot be copied.",
-            "Use it with a world that has snapshot() and restore(), or set rollout.validation_strategy=plain.",
-        )
+    for world in config.worlds:
+        if is_remote(world.name) or environment_class(world.name).snapshot is Environment.snapshot:
+            raise UserError(
+                f"rollout.validation_strategy={name} plays in copies of the world, and {world.name} cannot be copied.",
+                "Use it with a world that has snapshot() and restore(), or set rollout.validation_strategy=plain.",
+            )
 
 
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
@@ -60,12 +60,13 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
     find_template(config.agent.template)
     _check_strategy(config)
-    effective_options(config.env.name, config.env.options)
-    if is_remote(config.env.name) and not config.env.urls:
-        raise UserError(
-            f"env.name={config.env.name} is played on AgentGym's own servers, and none is named.",
-            "Set env.urls=[http://HOST:PORT].",
-        )
+    for world in config.worlds:
+        effective_options(world.name, world.options)
+        if is_remote(world.name) and not world.urls:
+            raise UserError(
+                f"env.name={world.name} is played on AgentGym's own servers, and none is named.",
+                "Set env.urls=[http://HOST:PORT].",
+            )
     if missing := requires - PROVIDED:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "

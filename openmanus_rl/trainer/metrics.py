@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openmanus_rl.agent.episode import Episode, StopReason
+from openmanus_rl.data.tasks import directory_name
+from openmanus_rl.tracking.stats import wilson
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float]:
@@ -27,6 +29,25 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str) -> dict[str, float
             for name in sorted(scores)
         },
     }
+
+
+def world_metrics(episodes: Sequence[Episode], prefix: str, worlds: Sequence[str]) -> dict[str, float]:
+    """Success of each world by itself, with its interval and the number of episodes behind it."""
+    metrics: dict[str, float] = {}
+    for world in worlds:
+        samples = [one for one in episodes if one.task.env == world and one.stop_reason.is_sample]
+        if not samples:
+            continue  # none of its tasks was drawn, or none could be played
+        success = wilson(sum(one.success for one in samples), len(samples))
+        name = f"{prefix}/success/{directory_name(world)}"
+        metrics |= {
+            f"{name}/rate": success.rate,
+            f"{name}/low": success.low,
+            f"{name}/high": success.high,
+            f"{name}/episodes": len(samples),
+            f"{prefix}/return/{directory_name(world)}": mean([one.episode_return for one in samples]),
+        }
+    return metrics
 
 
 def mean(values: Sequence[float]) -> float:

@@ -40,7 +40,7 @@ class FunctionCall(ActionTemplate):
             return invalid(f"the answer has {len(calls)} function calls; one is needed")
         (start, end, call) = calls[0]
         name = next(call[key] for key in NAMES if key in call)
-        arguments = next((call[key] for key in ARGUMENTS if key in call), {})
+        arguments: Any = next((call[key] for key in ARGUMENTS if key in call), {})
         if isinstance(arguments, str):
             arguments = _decoded(arguments.strip(), 0)[0] if arguments.strip() else {}
         if not isinstance(arguments, dict):
