@@ -81,7 +81,8 @@ class Window:
 class Summary:
     """Notes: after n turns, or when the context runs short, the model writes a summary; a new segment starts with it.
 
-    The summary is sampled in the old segment, after its last observation. Whether it trains is `trains`.
+    The summary is sampled in the old segment, where the last observation would stand; that one is shown in the new
+    segment as it is. Whether the summary trains is `trains`.
     """
 
     def __init__(self, turns: int, max_tokens: int, trains: bool) -> None:
@@ -92,13 +93,12 @@ class Summary:
     def is_due(self, line: "Line", turn: Turn) -> bool:
         if len(line.shown) >= self.turns:
             return True
-        config = line.player.config
-        another = config.max_tokens_per_turn + config.max_observation_tokens
-        asked = line.observation_ids(turn, self._request(line))
-        return not line.has_room(len(asked) + self.max_tokens + another)
+        another = len(line.observation_ids(turn, line.seen)) + line.player.config.max_tokens_per_turn
+        asked = line.observation_ids(turn, SUMMARY_REQUEST)
+        return not line.has_room(another + len(asked) + self.max_tokens)
 
     async def renew(self, line: "Line", turn: Turn) -> bool:
-        asked = line.observation_ids(turn, self._request(line))
+        asked = line.observation_ids(turn, SUMMARY_REQUEST)
         if not line.has_room(len(asked) + self.max_tokens):
             return False
         segment = line.segment
@@ -109,11 +109,9 @@ class Summary:
             return True  # which ended the episode
         summary.kind = "summary"
         segment.summary = summary
-        line.open_segment(f"{line.first_observation}\n\n{notes(len(line.episode.turns), summary.text)}\n\n{line.seen}")
+        written = notes(len(line.episode.turns), summary.text)
+        line.open_segment(f"{line.first_observation}\n\n{written}\n\n{line.seen}")
         return True
-
-    def _request(self, line: "Line") -> str:
-        return f"{line.seen}\n\n{SUMMARY_REQUEST}"
 
 
 def make_context(config: ContextConfig) -> Context:

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 from playing import request, setting
+from toy_worlds import Counter
 
 from openmanus_rl.agent.context import SUMMARY_REQUEST, left_out, notes
 from openmanus_rl.agent.episode import StopReason
@@ -30,8 +31,7 @@ def play(models, agent, seeds=(1,), temperature=0.0, model="obedient", **more):
 def test_a_window_grows_to_twice_its_turns_and_starts_anew_with_half_of_them(models):
     here, (episode,), _ = play(models, {"max_turns": 9, "context": WINDOW})
     assert [len(segment.turns) for segment in episode.segments] == [4, 2, 2, 1]
-    assert [turn.observation for turn in episode.turns] == [f"native: {count} of 100" for count in range(1, 10)]
-    assert (episode.stop_reason, episode.episode_return) == (StopReason.MAX_TURNS, 45.0)
+    assert episode.stop_reason is StopReason.MAX_TURNS
     first, second, *_ = episode.segments
     opening = TEMPLATES["react"].opening("up", f"native: 0 of 100\n\n{left_out(2)}\n\nnative: 2 of 100")
     prompt = here.renderer.prompt_ids(opening)
@@ -76,7 +76,7 @@ def test_a_summary_is_asked_for_in_the_old_segment_and_begins_the_new_one(models
     summary = first.summary
     assert last.summary is None
     assert (summary.kind, summary.action, len(summary.token_ids) <= 6) == ("summary", None, True)
-    asked = here.renderer.append_ids(True, f"native: 2 of 100\n\n{SUMMARY_REQUEST}")
+    asked = here.renderer.append_ids(True, SUMMARY_REQUEST)
     assert first.ids[first.turns[1].end :] == asked + summary.token_ids
     opening = f"native: 0 of 100\n\n{notes(2, summary.text)}\n\nnative: 2 of 100"
     assert second.ids[: second.prompt_length] == here.renderer.prompt_ids(TEMPLATES["react"].opening("up", opening))
@@ -94,7 +94,7 @@ def test_a_summary_is_asked_for_in_the_old_segment_and_begins_the_new_one(models
 
 
 def test_a_summary_is_written_before_the_context_is_too_full_for_it(models):
-    agent = {"max_turns": 6, "max_observation_tokens": 16, "context": {**SUMMARY, "turns": 50}}
+    agent = {"max_turns": 6, "context": {**SUMMARY, "turns": 50}}
     _, (episode,), _ = play(models, agent, max_context=190)
     assert episode.stop_reason is StopReason.MAX_TURNS
     assert len(episode.segments) > 1
@@ -110,7 +110,7 @@ def test_a_summary_counts_against_the_episodes_tokens(models):
 def many_segments(models, context):
     """Rows of two groups of episodes, most of several segments."""
     agent = {"max_turns": 7, "context": context}
-    _, episodes, _ = play(models, agent, seeds=range(6), temperature=1.3)
+    _, episodes, _ = play(models, agent, seeds=range(6), temperature=1.3, world=Counter)
     for number, episode in enumerate(episodes):
         episode.group = number // 3
     return episodes, episodes_to_rows(episodes, 0)
