@@ -51,7 +51,7 @@ USED_BY = {
         "warm_start.demonstrations",
         "warm_start.error_rate",
         "agent.template",
-        "agent.max_turns",
+        "agent.max_turns*",
     ),
     "sft --data": _FINE_TUNING,
     "eval": (
