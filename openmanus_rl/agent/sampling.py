@@ -47,7 +47,7 @@ def read(player: Player, turn: Turn) -> None:
     parsed = player.template.parse(turn.text)
     turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
     if parsed.span is not None:
-        turn.action_span = player.renderer.token_span(turn.token_ids, *parsed.span)
+        turn.action_span = player.renderer.token_span(turn.token_ids, turn.text, *parsed.span)
     if parsed.action is None and turn.finish == FinishReason.LENGTH:
         turn.invalid_reason = f"{parsed.invalid_reason}; it was cut after {len(turn.token_ids)} tokens"
 
@@ -63,7 +63,7 @@ def _complete(player: Player, completion: Completion) -> tuple[Completion, str]:
     end = None if interrupted else player.template.answer_end(text)
     if end is None:
         return completion, text
-    _, count = player.renderer.token_span(completion.token_ids, 0, end)
+    _, count = player.renderer.token_span(completion.token_ids, text, 0, end)
     if count == len(completion.token_ids):
         return completion, text
     kept = Completion(
