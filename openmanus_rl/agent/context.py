@@ -4,6 +4,7 @@ A segment only grows. When a strategy cuts the history, a new segment starts, wi
 as its prompt; what was sampled in the old one trains there.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from openmanus_rl.agent.episode import Turn
@@ -72,9 +73,7 @@ class Window:
         history = line.segment.ids[start:] + line.observation_ids(turn, line.seen)
         gone = len(line.episode.turns) - len(kept)
         opening = f"{line.first_observation}\n\n{left_out(gone)}\n\n{kept[0].seen}"
-        for shown in kept:
-            shown.start -= start
-        line.open_segment(opening, history, kept)
+        line.open_segment(opening, history, [replace(shown, start=shown.start - start) for shown in kept])
         return True
 
 

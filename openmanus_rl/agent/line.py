@@ -6,6 +6,7 @@ copy it likes best.
 
 import itertools
 import time
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -56,32 +57,31 @@ class Line:
     def segment(self) -> Segment:
         return self.episode.segments[-1]
 
-    def open_segment(self, observation: str, history: list[int] | None = None, shown: list[Shown] | None = None) -> int:
-        """Begin a segment with the task and an observation, and `history`, tokens of turns that were taken already.
+    def open_segment(self, observation: str, history: Sequence[int] = (), shown: Sequence[Shown] = ()) -> None:
+        """Begin a segment with the task and an observation, and with the tokens of turns that were taken already.
 
-        Returns the length of the prompt before the history.
+        `shown` are these turns, whose starts are counted from the beginning of `history`.
         """
         task = self.request.task
         opening = self.player.template.opening(task.prompt or self.handle.instructions, observation)
         prompt = self.player.renderer.prompt_ids(opening)
-        ids = prompt + (history or [])
+        ids = [*prompt, *history]
         self.episode.segments.append(Segment(ids=ids, prompt_length=len(ids)))
-        self.shown = [replace(turn, start=turn.start + len(prompt)) for turn in shown or []]
-        return len(prompt)
+        self.shown = [replace(turn, start=turn.start + len(prompt)) for turn in shown]
 
     async def take_turn(self) -> None:
         """Sample an answer, do its action and show what follows; or end the episode, where a budget is spent."""
         if not self.episode.segments:
             self.open_segment(self.first_observation)
         if reason := self.budget_spent() or self._context_full():
-            return self._end(reason)
+            self._end(reason)
+            return
         turn = await self._answer()
         if turn is None:
-            return None
+            return
         await self._act(turn)
         if self.episode.stop_reason not in (StopReason.DONE, StopReason.INVALID_ACTION):
             await self._show(turn)
-        return None
 
     async def fork(self, branch: int) -> "Line":
         """A copy with a world of its own in the same state."""
