@@ -11,7 +11,7 @@ from openmanus_rl.agent.strategies import Plain, Strategy
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.tracking.stats import Interval, wilson
-from openmanus_rl.trainer.metrics import episode_metrics, world_metrics
+from openmanus_rl.trainer.metrics import episode_metrics
 
 VALIDATION_STEP = -1
 """Takes the place of the training step in the seeds of validation episodes: the same at every measurement."""
@@ -25,14 +25,8 @@ class Evaluation:
     episodes: list[Episode]
 
     def metrics(self) -> dict[str, float]:
-        """For the metrics file, under `val/`; of several worlds also each by itself."""
-        worlds = list(dict.fromkeys(episode.task.env for episode in self.episodes))
-        return {
-            **episode_metrics(self.episodes, "val"),
-            **(world_metrics(self.episodes, "val", worlds) if len(worlds) > 1 else {}),
-            "val/success_low": self.success.low,
-            "val/success_high": self.success.high,
-        }
+        """For the metrics file, under `val/`."""
+        return episode_metrics(self.episodes, "val/")
 
 
 def evaluate(
