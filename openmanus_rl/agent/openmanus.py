@@ -159,16 +159,17 @@ class OpenManusAgent:
         return [answer.kind for answer in parsed], contents
 
     def _requests(self, gen_batch: DataProto, step: int) -> list[EpisodeRequest]:
-        groups: dict[str, int] = {}
-        played: Counter[str] = Counter()
+        groups: dict[tuple[str, str], int] = {}
+        played: Counter[tuple[str, str]] = Counter()
         requests = []
         for task in self._tasks(gen_batch):
-            group = groups.setdefault(task.item_id, len(groups))
-            sample = played[task.item_id]
-            played[task.item_id] += 1
+            name = (task.env, task.item_id)
+            group = groups.setdefault(name, len(groups))
+            sample = played[name]
+            played[name] += 1
             seed = episode_seed(gen_batch.meta_info.get("seed", 0), step, task.item_id, sample)
             temperature = gen_batch.meta_info.get("temperature", 1.0)
-            requests.append(EpisodeRequest(task, group, sample, seed, temperature))
+            requests.append(EpisodeRequest(task, group, sample, seed, temperature, step))
         return requests
 
     def _tasks(self, gen_batch: DataProto) -> list[Task]:

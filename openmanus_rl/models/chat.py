@@ -44,13 +44,17 @@ class _Text:
 
 @dataclass(frozen=True)
 class _AfterAnswer:
-    """What a template writes between an assistant's content and its next one."""
+    """What a template writes between an assistant's content and its next one, as tokens where it can be."""
 
-    closing: str
+    closing: list[int]
     """Up to and with the token that ends the assistant's turn."""
-    before: str
-    """From there to the new message's content."""
-    after: str
+    before: list[int]
+    """From there to the last special token before the new message's content."""
+    left: str
+    """From there to the content: it is encoded in one run with it."""
+    right: str
+    """From the content to the next special token: it too."""
+    after: list[int]
     """From there to where the assistant's next content starts."""
 
 
@@ -87,6 +91,7 @@ class ChatRenderer:
         self._options = {"strftime_now": PRESENT.strftime, **(options or {})}
         self.observation_role = observation_role
         self._plain_ids = _plain_encoder(tokenizer)
+        self._decode = _plain_decoder(tokenizer)
         specials = [(id_, token) for id_, token in tokenizer.added_tokens_decoder.items() if token.special]
         specials.sort(key=lambda entry: -len(entry[1].content))
         self._special_ids = [id_ for id_, _ in specials]
@@ -97,7 +102,7 @@ class ChatRenderer:
         self.pad_token_id: int = cast(int, tokenizer.pad_token_id)
         self._token_texts: dict[int, str] = {}
         self._after_answer: dict[str, _AfterAnswer] = {}
-        self.end_of_turn_id: int = self._template_ids(self._after(observation_role).closing)[-1]
+        self.end_of_turn_id: int = self._after(observation_role).closing[-1]
         self.stop_token_ids: frozenset[int] = frozenset({self.end_of_turn_id, cast(int, tokenizer.eos_token_id)})
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
@@ -122,13 +127,9 @@ class ChatRenderer:
         `role` the message is an observation.
         """
         around = self._after(role or self.observation_role)
-        ids = [] if sampled_ended_with_eos else self._template_ids(around.closing)
-        pieces = [
-            _Text(around.before, is_template=True),
-            _Text(content, is_template=False),
-            _Text(around.after, is_template=True),
-        ]
-        return ids + self._encode(pieces)
+        closing = [] if sampled_ended_with_eos else around.closing
+        run = self.encode_content(around.left + content + around.right)
+        return [*closing, *around.before, *run, *around.after]
 
     def answer_ids(self, content: str) -> list[int]:
         """An assistant's message as if it had been sampled: its content and the end of the turn."""
@@ -178,20 +179,19 @@ class ChatRenderer:
         ids = list(token_ids)
         if ids and ids[-1] in self.stop_token_ids:
             ids.pop()
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return self._decode(ids)
 
-    def token_span(self, token_ids: Sequence[int], start: int, end: int) -> tuple[int, int]:
-        """The tokens, as a half-open range, that wrote the characters `start` to `end` of their text.
+    def token_span(self, token_ids: Sequence[int], text: str, start: int, end: int) -> tuple[int, int]:
+        """The tokens, as a half-open range, that wrote the characters `start` to `end` of their `text`.
 
         A token on an edge is inside, and so is every token of a character that several tokens wrote.
         """
-        lengths = self._lengths(token_ids)
+        lengths = self._lengths(token_ids, text)
         begun = max(length for length in lengths if length <= start)
         return lengths.index(begun), bisect_left(lengths, end)
 
-    def _lengths(self, token_ids: Sequence[int]) -> list[int]:
+    def _lengths(self, token_ids: Sequence[int], text: str) -> list[int]:
         """Whole characters of the text after 0, 1, 2, … tokens, the stop token left out."""
-        text = self.decode(token_ids)
         alone = [self._alone(token) for token in token_ids]
         if len(alone) and token_ids[-1] in self.stop_token_ids:
             alone[-1] = ""
@@ -203,9 +203,7 @@ class ChatRenderer:
     def _alone(self, token: int) -> str:
         """The text of a single token."""
         if token not in self._token_texts:
-            self._token_texts[token] = str(
-                self._tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-            )
+            self._token_texts[token] = self._decode([token])
         return self._token_texts[token]
 
     def _encode(self, pieces: Sequence[_Text]) -> list[int]:
@@ -270,7 +268,16 @@ class ChatRenderer:
                 "Without one a model cannot end its turn; use a template that has an end-of-turn token.",
             )
         before, _, after = _MARK.sub("\ue000", first[end.end() :]).partition("\ue000")
-        return _AfterAnswer(first[: end.end()], before, after)
+        last = max((match.end() for match in self._special.finditer(before)), default=0)
+        found = self._special.search(after)
+        next_special = found.start() if found else len(after)
+        return _AfterAnswer(
+            closing=self._template_ids(first[: end.end()]),
+            before=self._template_ids(before[:last]),
+            left=before[last:],
+            right=after[:next_special],
+            after=self._template_ids(after[next_special:]),
+        )
 
     def _longest_opening(self) -> list[Message]:
         """The start of the dummy conversation: with a system message, if the template takes one."""
@@ -313,6 +320,15 @@ def _plain_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[i
     plain.no_padding()
     plain.no_truncation()
     return lambda text: plain.encode(text, add_special_tokens=False).ids
+
+
+def _plain_decoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[list[int]], str]:
+    """Ids to text with special tokens in it, by the Rust tokenizer itself where there is one."""
+    if not tokenizer.is_fast:
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return lambda ids: str(tokenizer.decode(ids, **options))
+    backend = tokenizer.backend_tokenizer
+    return lambda ids: str(backend.decode(ids, skip_special_tokens=False))
 
 
 def _dummy(role: str) -> Message:

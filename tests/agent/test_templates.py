@@ -301,7 +301,7 @@ plain = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\uf
 def test_characters_are_mapped_to_the_tokens_that_wrote_them(before, middle, after, ends):
     text = before + middle + after
     ids = TINY.encode_content(text) + ([TINY.end_of_turn_id] if ends else [])
-    start, end = TINY.token_span(ids, len(before), len(before) + len(middle))
+    start, end = TINY.token_span(ids, text, len(before), len(before) + len(middle))
 
     def whole(count):
         return TINY.decode(ids[:count]).rstrip("\ufffd")
