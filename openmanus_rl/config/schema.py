@@ -141,6 +141,8 @@ class RolloutConfig(Config):
     """Tasks drawn for a step."""
     group_size: int = Field(4, ge=1)
     """Episodes played per task; estimators that compare siblings need at least 2."""
+    ahead: int = Field(0, ge=0)
+    """Steps whose episodes are played while an earlier step trains; 0: playing and training take turns."""
     concurrency: int = Field(256, ge=1)
     """Episodes under way at once."""
     temperature: float = Field(1.0, ge=0)

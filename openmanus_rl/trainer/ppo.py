@@ -30,12 +30,13 @@ from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
+from openmanus_rl.trainer.ahead import PlayedStep, Rollout, StepsAhead, played_step
 from openmanus_rl.trainer.canary import probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs
-from openmanus_rl.trainer.metrics import episode_metrics
+from openmanus_rl.trainer.metrics import episode_metrics, staleness_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
@@ -48,6 +49,8 @@ class RayPPOTrainer:
     roles: Roles
     engine: InferenceEngine
     agent: OpenManusAgent
+    steps_ahead: StepsAhead | None
+    """Plays while this process trains, with `rollout.ahead`."""
     probe: list[int]
     """Tokens on which engine and trainer must agree after each change of the weights."""
 
@@ -82,7 +85,13 @@ class RayPPOTrainer:
         tokenizer = load_tokenizer(self.inputs.model_dir)
         self.crew = Crew(self.config, self.inputs.model_dir, self.requires, self.console.note)
         self.roles, self.engine = self.crew.roles, self.crew.engine
-        self.agent = make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+
+        def new_agent() -> OpenManusAgent:
+            return make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+
+        self.agent = new_agent()
+        ahead, steps = self.config.rollout.ahead, self.config.trainer.steps
+        self.steps_ahead = StepsAhead(new_agent, self._play_with, ahead, steps) if ahead else None
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
@@ -139,6 +148,8 @@ class RayPPOTrainer:
 
     def close(self) -> None:
         """End the engine, the agent's connections and the workers' processes."""
+        if self.steps_ahead is not None:
+            self.steps_ahead.stop()
         self.agent.run(self.engine.close())
         self.agent.close()
         self.crew.close()
@@ -147,7 +158,8 @@ class RayPPOTrainer:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
         began = time.monotonic()
-        batch, episodes, rollout_metrics = play_step(self.agent, self.sampler, self.inputs.train, config, step)
+        rollout = self._play(step)
+        batch, episodes, rollout_metrics = rollout.result
         played = time.monotonic()
         batch, metrics = assign_credit(batch, self.roles, config.algorithm, config.actor, self.kl_control)
         metrics |= rollout_metrics
@@ -163,12 +175,15 @@ class RayPPOTrainer:
         self._note_failures(episodes)
         metrics |= episode_metrics(episodes, "train")
         metrics |= {
-            "time/rollout": played - began,
+            "time/rollout": rollout.seconds,
+            "time/waiting": played - began,
             "time/credit": credited - played,
             "time/update": updated - credited,
             "time/train_seconds": self.progress.train_seconds,
-            "perf/sampled_tokens_per_second": tokens / (played - began),
+            "perf/sampled_tokens_per_second": tokens / rollout.seconds,
         }
+        if self.steps_ahead is not None:
+            metrics |= staleness_metrics(episodes, step - 1)
         self._log_sample(episodes, step)
         self.console.step(
             StepReport(
@@ -181,6 +196,15 @@ class RayPPOTrainer:
             )
         )
         return metrics
+
+    def _play(self, step: int) -> PlayedStep:
+        """The step's episodes: played now or, with `rollout.ahead`, since an earlier step."""
+        if self.steps_ahead is not None:
+            return self.steps_ahead.take(step, self.sampler)
+        return played_step(self._play_with, self.agent, self.sampler, step)
+
+    def _play_with(self, agent: OpenManusAgent, sampler: TaskSampler, step: int) -> Rollout:
+        return play_step(agent, sampler, self.inputs.train, self.config, step)
 
     def _update(self, batch: DataProto, step: int) -> dict[str, float]:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
@@ -225,6 +249,8 @@ class RayPPOTrainer:
         self.crew.mend()
         began = time.monotonic()
         gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
+        if self.steps_ahead is not None:
+            self.steps_ahead.policy_is(self.progress.step)
         return {"rollout/canary_gap": gap, "time/sync": time.monotonic() - began}
 
     def _is_due(self, every: int) -> bool:
