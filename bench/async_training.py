@@ -10,6 +10,7 @@ instead, in the world without latency, and compares held-out success.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -77,7 +78,7 @@ class Runs:
     def steps(self, ahead: int, latency: float) -> list[tuple[dict[str, float], float]]:
         """The metrics of each step, and its seconds."""
         lines = read_metrics(self.train(ahead, self._short(self.length), latency) / "metrics.jsonl")
-        seconds = [line["time"] - before["time"] for before, line in zip(lines, lines[1:], strict=False)]
+        seconds = [line["time"] - before["time"] for before, line in itertools.pairwise(lines)]
         # The last step also validates.
         return list(zip(lines[1:], seconds, strict=True))[STEPS_TO_WARM_UP:-1]
 

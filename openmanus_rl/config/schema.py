@@ -281,7 +281,7 @@ class TrainerConfig(Config):
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
-    """Threads of torch in this process."""
+    """Threads of torch in this process; with rollout.ahead half of them train while the other half samples."""
     executor: Literal["inline", "ray"] = "inline"
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False

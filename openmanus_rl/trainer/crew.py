@@ -4,6 +4,8 @@ import copy
 from collections.abc import Callable, Coroutine, Set
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.distributed.processes import Processes, ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
@@ -95,6 +97,8 @@ class Crew:
     def _make_engine(self) -> InferenceEngine:
         if self.roles.actor.local is not None:
             model = self.roles.actor.local.model
+            if self.config.rollout.ahead:  # actor and engine compute at once, each with half of the threads
+                torch.set_num_threads(max(1, self.config.trainer.threads // 2))
             return make_engine(self.config, self.model_dir, model if self._shares_weights else copy.deepcopy(model))
         from openmanus_rl.distributed.ray_engine import RayRollout
 
