@@ -4,9 +4,9 @@
     .venv/bin/python bench/async_training.py --success
 
 A run that takes turns shows how long playing and training take, each alone: its step is their sum. The same run with
-one step ahead should need the larger of the two. The two kinds of run alternate; times are medians over all their
-steps but the first two. Engine and trainer have one thread each. `--success` trains the preset to its end both ways
-instead, in the world without latency, and compares held-out success.
+one step ahead should take as long as the longer of the two. The two kinds of run alternate; times are medians over all
+their steps but the first two and the last, which validates. Engine and trainer have one thread each. `--success` trains
+the preset to its end both ways instead, in the world without latency, and compares held-out success.
 """
 
 import argparse
@@ -39,19 +39,22 @@ def main() -> None:
             compare_steps(runs, arguments.alternations)
 
 
-def compare_steps(runs: "Runs", alternations: int) -> None:
+def compare_steps(runs: "Runs", alternations: int) -> float:
+    """A step ahead as a multiple of the longer part alone."""
     latency = settled_latency(runs)
     print(f"a turn is sampled in {latency * 1e3:.0f} ms, and as long takes the world to answer")
     playing, training, turns, ahead = [], [], [], []
     for _ in range(alternations):
         for line, seconds in runs.steps(0, latency):
-            playing.append(line["time/rollout"])
-            training.append(seconds - line["time/rollout"])
+            playing.append(line["timing_s/gen"])
+            training.append(seconds - line["timing_s/gen"])
             turns.append(seconds)
         ahead += [seconds for _, seconds in runs.steps(1, latency)]
     rollout, update, step_in_turns, step = map(statistics.median, (playing, training, turns, ahead))
     print(f"alone: playing {rollout:.2f} s, training {update:.2f} s; a step in turns {step_in_turns:.2f} s")
-    print(f"one step ahead: {step:.2f} s, {step / max(rollout, update):.2f} x the larger; wanted: at most 1.15")
+    ratio = step / max(rollout, update)
+    print(f"one step ahead: {step:.2f} s, {ratio:.2f} x the longer; wanted: at most 1.15")
+    return ratio
 
 
 def settled_latency(runs: "Runs") -> float:
@@ -59,13 +62,16 @@ def settled_latency(runs: "Runs") -> float:
     return runs.seconds_per_turn(runs.seconds_per_turn(0.0))
 
 
-def compare_success(runs: "Runs", seeds: int) -> None:
-    for seed in range(seeds):
-        for ahead in (0, 1):
-            run = runs.train(ahead, [f"trainer.seed={seed}"])
-            summary = json.loads((run / "summary.json").read_text())
-            before, after = (Interval(**summary[key]) for key in ("success_before", "success_after"))
-            print(f"seed {seed}, ahead={ahead}: {before} -> {after}, {summary['train_seconds']:.0f} s", flush=True)
+def compare_success(runs: "Runs", seeds: int) -> list[tuple[Interval, Interval]]:
+    """Held-out success after training in turns and one step ahead, for each seed."""
+    return [(_success(runs, 0, seed), _success(runs, 1, seed)) for seed in range(seeds)]
+
+
+def _success(runs: "Runs", ahead: int, seed: int) -> Interval:
+    summary = json.loads((runs.train(ahead, [f"trainer.seed={seed}"]) / "summary.json").read_text())
+    before, after = (Interval(**summary[key]) for key in ("success_before", "success_after"))
+    print(f"seed {seed}, ahead={ahead}: {before} -> {after}, {summary['train_seconds']:.0f} s of training", flush=True)
+    return after
 
 
 class Runs:

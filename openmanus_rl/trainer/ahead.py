@@ -41,13 +41,6 @@ Play = Callable[[OpenManusAgent, TaskSampler, int], Rollout]
 """Plays a step with an agent, on tasks from a sampler."""
 
 
-def played_step(play: Play, agent: OpenManusAgent, sampler: TaskSampler, step: int) -> PlayedStep:
-    """Play a step now."""
-    began = time.monotonic()
-    result = play(agent, sampler, step)
-    return PlayedStep(result, time.monotonic() - began, sampler.position)
-
-
 class StepsAhead:
     """What `take` returns was begun up to `ahead` steps before."""
 
@@ -134,7 +127,9 @@ class StepsAhead:
                 self._changed.wait_for(lambda oldest=oldest: self._stopping or self._version >= oldest)
                 if self._stopping:
                     return
-            played = played_step(self._play, agent, sampler, step)
+            began = time.monotonic()
+            result = self._play(agent, sampler, step)
+            played = PlayedStep(result, time.monotonic() - began, sampler.position)
             with self._changed:
                 self._played.append(played)
                 self._changed.notify_all()

@@ -30,7 +30,7 @@ from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
-from openmanus_rl.trainer.ahead import PlayedStep, Rollout, StepsAhead, played_step
+from openmanus_rl.trainer.ahead import Rollout, StepsAhead
 from openmanus_rl.trainer.canary import probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
@@ -40,6 +40,7 @@ from openmanus_rl.trainer.metrics import episode_metrics, staleness_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.trainer.timings import Timings
 
 
 class RayPPOTrainer:
@@ -132,11 +133,13 @@ class RayPPOTrainer:
         self.console.begin_training(self.progress.step)
         with self._finish_the_step_when_interrupted():
             while self.progress.step < self.config.trainer.steps and not self.stop_requested:
-                step_metrics = self._train_step()
+                timings = Timings()
+                step_metrics = self._train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
-                    step_metrics |= self._validate().metrics()
+                    with timings.part("testing"):
+                        step_metrics |= self._validate().metrics()
                 for log in logs:
-                    log.append(self.progress.step, step_metrics)
+                    log.append(self.progress.step, step_metrics | timings.metrics())
                 if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
@@ -154,33 +157,31 @@ class RayPPOTrainer:
         self.agent.close()
         self.crew.close()
 
-    def _train_step(self) -> dict[str, float]:
+    def _train_step(self, timings: Timings) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
-        began = time.monotonic()
-        rollout = self._play(step)
-        batch, episodes, rollout_metrics = rollout.result
-        played = time.monotonic()
-        batch, metrics = assign_credit(batch, self.roles, config.algorithm, config.actor, self.kl_control)
-        metrics |= rollout_metrics
-        credited = time.monotonic()
-        metrics |= self._update(batch, step)
-        updated = time.monotonic()
-        self.progress.step = step
-        metrics |= self._sync_weights()
+        with timings.part("step"):
+            batch, episodes, metrics = self._play(step, timings)
+            batch, credit_metrics = assign_credit(
+                batch, self.roles, config.algorithm, config.actor, self.kl_control, timings
+            )
+            metrics |= credit_metrics | self._update(batch, step, timings)
+            self.progress.step = step
+            with timings.part("update_weights"):
+                metrics |= self._sync_weights()
         tokens = sum(episode.sampled_tokens for episode in episodes)
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
-        self.progress.train_seconds += updated - began
+        self.progress.train_seconds += timings.seconds["step"]
         self._note_failures(episodes)
-        metrics |= episode_metrics(episodes, "train")
+        metrics |= episode_metrics(episodes)
+        all_tokens = sum(len(segment.ids) for episode in episodes for segment in episode.segments)
         metrics |= {
-            "time/rollout": rollout.seconds,
-            "time/waiting": played - began,
-            "time/credit": credited - played,
-            "time/update": updated - credited,
-            "time/train_seconds": self.progress.train_seconds,
-            "perf/sampled_tokens_per_second": tokens / rollout.seconds,
+            "training/epoch": self.sampler.epoch,
+            "training/seconds": self.progress.train_seconds,
+            "perf/total_num_tokens": all_tokens,
+            "perf/throughput": all_tokens / timings.seconds["step"],
+            "perf/sampled_tokens_per_second": tokens / timings.seconds["gen"],
         }
         if self.steps_ahead is not None:
             metrics |= staleness_metrics(episodes, step - 1)
@@ -188,8 +189,8 @@ class RayPPOTrainer:
         self.console.step(
             StepReport(
                 step=step,
-                success=metrics["train/success"],
-                episode_return=metrics["train/return"],
+                success=metrics["success/rate"],
+                episode_return=metrics["episode/return/mean"],
                 entropy=metrics.get("actor/entropy"),
                 kl=metrics.get("actor/ppo_kl"),
                 tokens_per_second=metrics["perf/sampled_tokens_per_second"],
@@ -197,16 +198,20 @@ class RayPPOTrainer:
         )
         return metrics
 
-    def _play(self, step: int) -> PlayedStep:
+    def _play(self, step: int, timings: Timings) -> Rollout:
         """The step's episodes: played now or, with `rollout.ahead`, since an earlier step."""
-        if self.steps_ahead is not None:
-            return self.steps_ahead.take(step, self.sampler)
-        return played_step(self._play_with, self.agent, self.sampler, step)
+        if self.steps_ahead is None:
+            with timings.part("gen"):
+                return self._play_with(self.agent, self.sampler, step)
+        with timings.part("waiting"):
+            played = self.steps_ahead.take(step, self.sampler)
+        timings.seconds["gen"] = played.seconds
+        return played.result
 
     def _play_with(self, agent: OpenManusAgent, sampler: TaskSampler, step: int) -> Rollout:
         return play_step(agent, sampler, self.inputs.train, self.config, step)
 
-    def _update(self, batch: DataProto, step: int) -> dict[str, float]:
+    def _update(self, batch: DataProto, step: int, timings: Timings) -> dict[str, float]:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
         if not len(batch):
             return {"actor/updated": 0.0}
@@ -214,8 +219,11 @@ class RayPPOTrainer:
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0}
         if self.roles.critic is not None:
-            metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
-        return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
+            with timings.part("update_critic"):
+                metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
+        with timings.part("update_actor"):
+            metrics |= self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
+        return metrics
 
     def _validate(self) -> Evaluation:
         """Held-out success, shown, with every episode written down."""
@@ -247,11 +255,10 @@ class RayPPOTrainer:
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""
         self.crew.mend()
-        began = time.monotonic()
         gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
         if self.steps_ahead is not None:
             self.steps_ahead.policy_is(self.progress.step)
-        return {"rollout/canary_gap": gap, "time/sync": time.monotonic() - began}
+        return {"rollout/canary_gap": gap}
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps

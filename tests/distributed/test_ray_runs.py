@@ -56,7 +56,7 @@ def test_two_ranks_and_engines_in_a_pool_of_their_own_train_as_one_run(place, ra
     assert steps_of(run) == [0, 1, 2, 3]
     metrics = json_lines(run / "metrics.jsonl")[-1]
     assert metrics["rollout/canary_gap"] < 1e-4
-    assert metrics["train/episodes"] == 8
+    assert metrics["episode/count"] == 8
 
 
 def test_a_run_that_plays_ahead_goes_on_when_one_of_its_engines_dies(place, ray_here):
@@ -67,7 +67,7 @@ def test_a_run_that_plays_ahead_goes_on_when_one_of_its_engines_dies(place, ray_
     assert steps_of(run) == list(range(9))
     assert Path(os.environ["OPENMANUS_TEST_TOMBSTONE"]).with_name("dead engine").exists()
     lines = json_lines(run / "metrics.jsonl")[1:]
-    assert all(line["train/episodes"] == 8 and line["rollout/canary_gap"] < 1e-3 for line in lines)
+    assert all(line["episode/count"] == 8 and line["rollout/canary_gap"] < 1e-3 for line in lines)
     assert {line["rollout/staleness_max"] for line in lines} == {0, 1}
     assert len(drawn_tasks(run, range(1, 9))) == 32
 
