@@ -3,6 +3,7 @@
 It composes the rooms and knows no algorithm by name: what an estimator requires is asked of the registry.
 """
 
+import resource
 import signal
 import threading
 import time
@@ -134,7 +135,7 @@ class RayPPOTrainer:
         with self._finish_the_step_when_interrupted():
             while self.progress.step < self.config.trainer.steps and not self.stop_requested:
                 timings = Timings()
-                step_metrics = self._train_step(timings)
+                step_metrics = self.train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
                     with timings.part("testing"):
                         step_metrics |= self._validate().metrics()
@@ -157,7 +158,7 @@ class RayPPOTrainer:
         self.agent.close()
         self.crew.close()
 
-    def _train_step(self, timings: Timings) -> dict[str, float]:
+    def train_step(self, timings: Timings) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
         with timings.part("step"):
@@ -169,18 +170,21 @@ class RayPPOTrainer:
             self.progress.step = step
             with timings.part("update_weights"):
                 metrics |= self._sync_weights()
+        timings.seconds["other"] = timings.rest_of("step", *(["gen"] if self.steps_ahead is not None else []))
         tokens = sum(episode.sampled_tokens for episode in episodes)
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
         self.progress.train_seconds += timings.seconds["step"]
         self._note_failures(episodes)
         metrics |= episode_metrics(episodes)
-        all_tokens = sum(len(segment.ids) for episode in episodes for segment in episode.segments)
+        lengths = [len(segment.ids) for episode in episodes for segment in episode.segments]
         metrics |= {
             "training/epoch": self.sampler.epoch,
             "training/seconds": self.progress.train_seconds,
-            "perf/total_num_tokens": all_tokens,
-            "perf/throughput": all_tokens / timings.seconds["step"],
+            "perf/total_num_tokens": sum(lengths),
+            "perf/max_num_tokens": max(lengths, default=0),
+            "perf/throughput": sum(lengths) / timings.seconds["step"],
+            "perf/max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
             "perf/sampled_tokens_per_second": tokens / timings.seconds["gen"],
         }
         if self.steps_ahead is not None:

@@ -49,6 +49,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
+    r"openmanus-rl plan( .*)?": TINY_RUN,
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
