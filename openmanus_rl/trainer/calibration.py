@@ -58,9 +58,9 @@ def calibrate(
     config: RunConfig, inputs: Inputs, size: ModelSize, fits: Callable[[float], bool], say: Callable[[str], None]
 ) -> Calibration:
     """Try the config in this process. `fits` says whether so many bytes are to be had; a larger size is not tried."""
+    here = _in_this_process(config)
     _give_back_memory()
-    process = psutil.Process()
-    program = process.memory_info().rss
+    program = psutil.Process().memory_info().rss
     with (
         TemporaryDirectory() as scratch,
         environment_servers(config, Path(scratch) / "env", say) as services,
@@ -68,15 +68,15 @@ def calibrate(
         RunDirectory(Path(scratch) / "run") as run,
     ):
         quiet = RunConsole(config.trainer.steps, Console(quiet=True))
-        trainer = RayPPOTrainer(_in_this_process(config), run, inputs, services.urls, quiet)
+        trainer = RayPPOTrainer(here, run, inputs, services.urls, quiet)
         trainer.init_workers()
         with closing(trainer):
             tries, longest = _tries(trainer, program, fits, say)
-        servers = [child.memory_info().rss for child in process.children() if child.is_running()]
+        servers = [psutil.Process(pid).memory_info().rss for pid in services.pids]
     whole = config.rollout.tasks_per_step
     usage = Usage(
         program=program,
-        activations=_activations(trainer.config, size, trainer.requires, tries[-1], longest),
+        activations=_activations(here, size, trainer.requires, tries[-1], longest),
         server=max(servers, default=0.0),
         longest=longest,
     )

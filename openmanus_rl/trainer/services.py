@@ -16,6 +16,11 @@ class Services:
         self.urls = urls
         self._servers = servers
 
+    @property
+    def pids(self) -> list[int]:
+        """The servers of this run."""
+        return self._servers.pids if self._servers else []
+
     @contextmanager
     def blamed_for_failures(self) -> Iterator[None]:
         """If the work of the block cannot go on and all servers of this run have ended, say that in its place."""

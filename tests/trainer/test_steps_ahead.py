@@ -87,6 +87,24 @@ def test_it_goes_with(place, words):
     assert all(line["rollout/staleness_max"] <= ahead for line in json_lines(run / "metrics.jsonl")[1:])
 
 
+@pytest.mark.slow
+def test_it_goes_with_vllm(place):
+    """Whose attention wants heads of 32. Turns that are being sampled end with the weights they began with."""
+    engine = ["rollout.engine=vllm", "rollout.vllm.kv_cache_gb=0.2", "model.tiny.hidden_size=64"]
+    run = train(place.config(*AHEAD, *engine, "trainer.steps=6"))
+    lines = json_lines(run / "metrics.jsonl")[1:]
+    assert all(line["rollout/canary_gap"] < 1e-3 for line in lines)
+    assert {line["rollout/staleness_max"] for line in lines} == {0, 1}
+    turns = [
+        turn for step in range(1, 7) for episode in train_episodes(run, step) for turn in versions_by_turn(episode)
+    ]
+    assert all(len(versions) == 1 for versions in turns)
+
+
+def versions_by_turn(episode):
+    return [set(episode["segments"][0]["versions"][turn["start"] : turn["end"]]) for turn in episode["turns"]]
+
+
 def test_a_killed_run_draws_what_was_under_way_again(place, cli, run, grpo_run, tmp_path):
     """Killed while step 6 or 7 is played: nothing is trained twice, no task is skipped."""
     model = f"model.path={grpo_run / 'initial_model'}"
