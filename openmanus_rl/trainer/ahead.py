@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
@@ -122,9 +123,8 @@ class StepsAhead:
 
     def _play_steps(self, agent: OpenManusAgent, sampler: TaskSampler, first_step: int) -> None:
         for step in range(first_step, self._last_step + 1):
-            oldest = step - 1 - self._ahead
             with self._changed:
-                self._changed.wait_for(lambda oldest=oldest: self._stopping or self._version >= oldest)
+                self._changed.wait_for(partial(self._may_begin_or_end, step))
                 if self._stopping:
                     return
             began = time.monotonic()
@@ -133,3 +133,6 @@ class StepsAhead:
             with self._changed:
                 self._played.append(played)
                 self._changed.notify_all()
+
+    def _may_begin_or_end(self, step: int) -> bool:
+        return self._stopping or self._version >= step - 1 - self._ahead
