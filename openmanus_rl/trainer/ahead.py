@@ -16,10 +16,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
-from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.data.sampler import Sampler
 from openmanus_rl.protocol import DataProto
 
 Rollout = tuple[DataProto, list[Episode], dict[str, float]]
@@ -35,10 +36,10 @@ class PlayedStep:
 
     result: Rollout
     seconds: float
-    position: int
+    drawn: dict[str, Any]
 
 
-Play = Callable[[OpenManusAgent, TaskSampler, int], Rollout]
+Play = Callable[[OpenManusAgent, Sampler, int], Rollout]
 """Plays a step with an agent, on tasks from a sampler."""
 
 
@@ -66,7 +67,7 @@ class StepsAhead:
             self._version = version
             self._changed.notify_all()
 
-    def take(self, step: int, sampler: TaskSampler) -> PlayedStep:
+    def take(self, step: int, sampler: Sampler) -> PlayedStep:
         """Wait for the episodes of `step`, and move `sampler` to where it was after their tasks.
 
         A step that is not the next in line, as after a return to a checkpoint, drops what is under way.
@@ -81,7 +82,7 @@ class StepsAhead:
                 raise self._error
             played = self._played.popleft()
             self._next_step = step + 1
-        sampler.position = played.position
+        sampler.load_state_dict(played.drawn)
         return played
 
     def stop(self) -> None:
@@ -99,15 +100,15 @@ class StepsAhead:
         self._thread, self._error, self._stopping = None, None, False
         self._played.clear()
 
-    def _start(self, step: int, sampler: TaskSampler) -> None:
+    def _start(self, step: int, sampler: Sampler) -> None:
         self._next_step = step
         self._agent = self._make_agent()
         self._thread = threading.Thread(
-            target=self._work, args=(self._agent, copy.copy(sampler), step), name="steps ahead", daemon=True
+            target=self._work, args=(self._agent, copy.deepcopy(sampler), step), name="steps ahead", daemon=True
         )
         self._thread.start()
 
-    def _work(self, agent: OpenManusAgent, sampler: TaskSampler, first_step: int) -> None:
+    def _work(self, agent: OpenManusAgent, sampler: Sampler, first_step: int) -> None:
         """The thread: the agent and its event loop are its own."""
         try:
             with closing(agent):
@@ -121,7 +122,7 @@ class StepsAhead:
                 self._error = error
                 self._changed.notify_all()
 
-    def _play_steps(self, agent: OpenManusAgent, sampler: TaskSampler, first_step: int) -> None:
+    def _play_steps(self, agent: OpenManusAgent, sampler: Sampler, first_step: int) -> None:
         for step in range(first_step, self._last_step + 1):
             with self._changed:
                 self._changed.wait_for(partial(self._may_begin_or_end, step))
@@ -129,7 +130,7 @@ class StepsAhead:
                     return
             began = time.monotonic()
             result = self._play(agent, sampler, step)
-            played = PlayedStep(result, time.monotonic() - began, sampler.position)
+            played = PlayedStep(result, time.monotonic() - began, sampler.state_dict())
             with self._changed:
                 self._played.append(played)
                 self._changed.notify_all()

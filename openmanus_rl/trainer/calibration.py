@@ -83,7 +83,7 @@ def calibrate(
     seconds = {
         part: value_at(whole, [(t.tasks, t.seconds.get(part, 0.0)) for t in tries]) for part in tries[-1].seconds
     }
-    episodes = config.data.validation_tasks * config.data.validation_samples / config.rollout.group_size
+    episodes = len(inputs.validation) * config.data.validation_samples / config.rollout.group_size
     validation = value_at(episodes, [(t.tasks, t.seconds["gen"]) for t in tries])
     return Calibration(seconds, validation, usage, share=tries[-1].tasks / whole)
 

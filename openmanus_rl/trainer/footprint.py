@@ -84,8 +84,9 @@ def processes(config: RunConfig, size: ModelSize, requires: Set[str], usage: Usa
         found = [Process("trainer", 1, here)]
         if config.rollout.engine == "vllm":
             found.append(Process("vLLM", config.rollout.vllm.tensor_parallel_size, _vllm_parts(config, size)))
-    if not config.env.urls:
-        found.append(Process("environment server", config.env.num_servers, {"program": usage.server}))
+    servers = sum(world.num_servers for world in config.worlds if not world.urls)
+    if servers:
+        found.append(Process("environment server", servers, {"program": usage.server}))
     return found
 
 
