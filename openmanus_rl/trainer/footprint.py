@@ -137,7 +137,7 @@ def _embedded_keys(config: RunConfig, size: ModelSize, usage: Usage, engines: in
     """Keys and values of the embedded engine: of a step's episodes, or of those of a validation if these are more."""
     episodes = max(
         config.rollout.tasks_per_step * config.rollout.group_size,
-        config.data.validation_tasks * config.data.validation_samples,
+        len(config.worlds) * config.data.validation_tasks * config.data.validation_samples,
     )
     at_once = -(-min(config.rollout.concurrency, episodes) // engines)
     longest = config.model.max_context if config.trainer.deterministic else usage.longest
