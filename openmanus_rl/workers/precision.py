@@ -1,5 +1,7 @@
 """What a pass computes in, and what it keeps for the backward pass."""
 
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -18,13 +20,11 @@ def passes_in(config: OptimConfig) -> torch.autocast:
 def keep_only_inputs(layers: list[nn.Module]) -> None:
     """Have each layer keep its input for the backward pass and compute the rest again. Without gradients, as before."""
     for layer in layers:
-        layer.forward = _computed_again(layer.forward)
+        layer.forward = MethodType(_computed_again, layer)  # a method: in a copy of the model it is the copy's
 
 
-def _computed_again(forward: Any) -> Any:
-    def computed_again(*arguments: Any, **named: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*arguments, **named)
-        return checkpoint(forward, *arguments, use_reentrant=False, **named)
-
-    return computed_again
+def _computed_again(layer: nn.Module, *arguments: Any, **named: Any) -> Any:
+    forward = partial(type(layer).forward, layer)
+    if not torch.is_grad_enabled():
+        return forward(*arguments, **named)
+    return checkpoint(forward, *arguments, use_reentrant=False, **named)

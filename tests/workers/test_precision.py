@@ -1,5 +1,6 @@
 """Half precision, computing again and a state in a file: other numbers of bits and bytes, the same learning."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,18 @@ def test_what_needs_no_gradient_is_computed_once(model_dir, batch):
     once = len(calls)
     accumulated_gradient(worker, batch)
     assert len(calls) == 3 * once
+
+
+def test_a_copy_of_a_model_that_computes_again_computes_with_its_own_weights(model_dir, batch):
+    """An engine that plays while the actor trains has one."""
+    model = actor_worker(model_dir, gradient_checkpointing=True).model
+    ids = batch.batch["input_ids"][:1]
+    other = copy.deepcopy(model)
+    before = other(ids).logits
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    assert torch.equal(other(ids).logits, before)
 
 
 @pytest.mark.parametrize("make", [actor_worker, critic_worker])
