@@ -1,7 +1,10 @@
 """One episode: prompt → tokens → action → observation, until something ends it."""
 
+import asyncio
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.agent.templates import ActionTemplate
@@ -14,6 +17,7 @@ from openmanus_rl.models.chat import ChatRenderer
 
 CUT_MARK = " … "
 """Stands where the middle of a long observation was cut."""
+_CUT_OFF = {FinishReason.ABORTED: StopReason.ABORTED, FinishReason.DEADLINE: StopReason.DEADLINE}
 
 
 class EngineFailure(Exception):
@@ -52,8 +56,18 @@ async def play_episode(player: Player, request: EpisodeRequest, session: str, de
         await _play_turns(player, request, episode, started, session, deadline)
     finally:
         player.engine.release(session)
-        await player.client.close(started)
+        await _whatever_happens(player.client.close(started))
     return episode
+
+
+async def _whatever_happens(work: Coroutine[Any, Any, None]) -> None:
+    """Finish `work` also if the episode is cancelled meanwhile: a session that nobody closes takes up room."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 async def _play_turns(
@@ -70,8 +84,8 @@ async def _play_turns(
             return
         turn, completion = await _generate(player, request, episode, session, deadline)
         turn.state_key = state_key
-        if completion.finish_reason in (FinishReason.ABORTED, FinishReason.DEADLINE):
-            episode.stop_reason = StopReason.ABORTED
+        if completion.finish_reason in _CUT_OFF:
+            episode.stop_reason = _CUT_OFF[completion.finish_reason]
             episode.failure = f"generation ended by {completion.finish_reason}"
             return
         if completion.finish_reason is FinishReason.CONTEXT:

@@ -78,8 +78,11 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
     )
 
 
-def assert_only_sampled_tokens_train(batch: DataProto) -> None:
-    """Law 2, proven on the batch before every update: the tokens under the mask are those the engine returned."""
+def assert_only_sampled_tokens_train(batch: DataProto) -> int:
+    """Law 2, proven on the batch before every update: the tokens under the mask are those the engine returned.
+
+    Of how many tokens it was proven.
+    """
     mask = batch.batch["response_mask"].bool()
     responses = batch.batch["input_ids"][:, -mask.shape[1] :]  # what the workers read
     for row, sampled in enumerate(batch.non_tensor_batch["sampled_ids"]):
@@ -89,6 +92,7 @@ def assert_only_sampled_tokens_train(batch: DataProto) -> None:
                 f"row {row} ({batch.non_tensor_batch['item_id'][row]}) would train on {len(trained)} tokens that are "
                 f"not the {len(sampled)} sampled ones: the response mask or the token ids are wrong"
             )
+    return int(mask.sum())
 
 
 def _sampled_ids(segment: Segment) -> list[int]:

@@ -63,6 +63,7 @@ USED_BY = {
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
+        "rollout.failure_budget",
         "rollout.validation_temperature",
         "algorithm.reward_*",
         "trainer.cache_dir",

@@ -151,6 +151,10 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
+    failure_budget: float = Field(0.5, ge=0)
+    """Failed tries, as a share of the episodes to be played, above which the run stops and says why."""
+    oversample: int = Field(0, ge=0)
+    """Episodes of a task beyond group_size; when group_size have ended the rest are aborted, so short ones win."""
     refills: int = Field(0, ge=0)
     """Times in a step that groups whose episodes all did equally well are replaced by other tasks (DAPO)."""
 
@@ -284,6 +288,8 @@ class TrainerConfig(Config):
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False
     """The same bits from the same seed: also after a resume, and on Ray with one rank."""
+    max_logprob_gap: float = Field(0.5, gt=0)
+    """Mean difference of the engine's and the trainer's log-probs of a step's tokens above which the run stops."""
     max_restarts: int = Field(3, ge=0)
     """With executor=ray: how often a run that lost a process goes on from its last checkpoint by itself."""
     workers: dict[str, str] = Field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 from transformers import PreTrainedTokenizerBase
 
-from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
+from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.play import Player
+from openmanus_rl.agent.schedule import RolloutLimits
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import Patience
@@ -33,5 +34,5 @@ def make_agent(
         max_context=config.model.max_context,
     )
     rollout = config.rollout
-    limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries)
+    limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries, rollout.failure_budget)
     return OpenManusAgent(player, limits, rewards, rewards.judge)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.algorithms.registry import find_estimator
@@ -30,7 +30,7 @@ from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
-from openmanus_rl.trainer.canary import probe
+from openmanus_rl.trainer.canary import check_drift, probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
@@ -128,6 +128,7 @@ class RayPPOTrainer:
                     step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics)
+                check_drift(step_metrics, self.config.trainer.max_logprob_gap)
                 if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
@@ -186,9 +187,9 @@ class RayPPOTrainer:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
         if not len(batch):
             return {"actor/updated": 0.0}
-        assert_only_sampled_tokens_train(batch)
+        proven = assert_only_sampled_tokens_train(batch)
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
-        metrics = {"actor/updated": 1.0}
+        metrics = {"actor/updated": 1.0, "actor/proven_tokens": float(proven)}
         if self.roles.critic is not None:
             metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
         return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
@@ -237,7 +238,7 @@ class RayPPOTrainer:
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""
-        failed = [episode for episode in episodes if not episode.stop_reason.is_sample]
+        failed = [episode for episode in episodes if episode.stop_reason in StopReason.failures()]
         if failed:
             first = failed[0]
             self.console.note(
