@@ -129,12 +129,30 @@ class VllmConfig(Config):
     """Share of a GPU's memory that vLLM may take."""
 
 
+class EndpointConfig(Config):
+    """A model behind an OpenAI-compatible endpoint (rollout.engine=endpoint), for evaluation and demonstrations."""
+
+    url: str = ""
+    """Its address up to /v1, e.g. http://127.0.0.1:8000/v1."""
+    model: str = ""
+    """The model's name there."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; it may be unset for an endpoint that wants none."""
+    timeout: float = Field(120.0, gt=0)
+    """Seconds to wait for one answer."""
+    tries: int = Field(5, ge=1)
+    """Calls for one answer: after no answer, status 429 or 5xx it is asked again, after a pause that doubles."""
+    token_budget: int | None = Field(None, ge=1)
+    """Tokens, as the endpoint counts them, after which no more is asked; unset: no limit."""
+
+
 class RolloutConfig(Config):
     """How episodes are played for one training step."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: an engine on torch that shares the actor's weights where it can, or vLLM."""
+    engine: Literal["embedded", "vllm", "endpoint"] = "embedded"
+    """What samples: an engine on torch that shares the actor's weights where it can, vLLM, or (eval only) an endpoint."""
     vllm: VllmConfig = VllmConfig()
+    endpoint: EndpointConfig = EndpointConfig()
     canary_tolerance: float | None = Field(None, gt=0)
     """Largest difference of log-probs between engine and trainer after a sync; unset: 1e-3, or 0.5 below float32."""
     tasks_per_step: int = Field(32, ge=1)
