@@ -150,7 +150,7 @@ class RolloutConfig(Config):
     """How episodes are played for one training step."""
 
     engine: Literal["embedded", "vllm", "endpoint"] = "embedded"
-    """What samples: an engine on torch that shares the actor's weights where it can, vLLM, or (eval only) an endpoint."""
+    """What samples: an engine on torch, on the actor's own weights where it can; vLLM; in eval only, an endpoint."""
     vllm: VllmConfig = VllmConfig()
     endpoint: EndpointConfig = EndpointConfig()
     canary_tolerance: float | None = Field(None, gt=0)

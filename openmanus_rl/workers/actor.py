@@ -18,6 +18,7 @@ from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.registry import worker
@@ -113,7 +114,7 @@ class ActorWorker(ReferenceWorker):
             for number, mini in enumerate(mini_batches(data, self.config.actor, seed)):
                 self._accumulate_gradient(mini, metrics, weights_unchanged=number == 0)
                 metrics.add("actor/grad_norm", self.optimiser.step(), 1)
-        return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
+        return DataProto(meta_info={"metrics": {**with_deviation(metrics.means()), "actor/lr": self.optimiser.lr}})
 
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
@@ -187,9 +188,8 @@ class ActorWorker(ReferenceWorker):
             )
             tokens = int(mask.sum())
             if weights_unchanged:
-                gap = self._without_dropout(log_probs, micro, mask) - columns["rollout_log_probs"][micro.rows]
-                metrics.add("rollout/log_prob_gap_mean", gap[mask].abs().sum(), tokens)
-                metrics.peak("rollout/log_prob_gap_max", gap[mask].abs().max() if tokens else 0.0)
+                trainer = self._without_dropout(log_probs, micro, mask)
+                note_gap(metrics, columns["rollout_log_probs"][micro.rows][mask], trainer[mask])
             policy_loss = token_loss.loss_RT
             if "correction_weights" in columns:
                 policy_loss = policy_loss * columns["correction_weights"][micro.rows]

@@ -102,9 +102,9 @@ def test_failures_within_the_budget_leave_the_rest_as_it_is(models):
     with setting(models / "obedient", rollout=RolloutLimits(retries=1, failure_budget=0.34)) as here:
         episodes = here.agent.play(requests)
     assert reasons(episodes) == [StopReason.ENV_FAILURE, *[DONE] * 5]
-    metrics = episode_metrics(episodes, "train")
-    assert metrics["train/stop/env_failure"] == pytest.approx(1 / 6)
-    assert metrics["train/retries/env_failure"] == 1
+    metrics = episode_metrics(episodes)
+    assert metrics["episode/stop/env_failure"] == pytest.approx(1 / 6)
+    assert metrics["episode/retries/env_failure"] == 1
 
 
 def test_one_episodes_own_retries_are_always_within_the_budget(models):

@@ -60,10 +60,15 @@ def test_the_gap_of_an_update_is_that_of_its_first_mini_batch_before_the_weights
     config = worker.config.actor
     first = next(mini_batches(batch, config, 7))
     mask = first.batch["response_mask"]
-    expected = (worker.compute_log_prob(first).batch["log_probs"] - first.batch["rollout_log_probs"])[mask].abs()
+    before = worker.compute_log_prob(first).batch["log_probs"]
+    expected = (before - first.batch["rollout_log_probs"])[mask].abs()
     metrics = worker.update_actor(batch, 7).meta_info["metrics"]
     assert metrics["rollout/log_prob_gap_mean"] == pytest.approx(float(expected.mean()), rel=1e-4)
     assert metrics["rollout/log_prob_gap_max"] == pytest.approx(float(expected.max()), rel=1e-4)
+    engine, trainer = (columns[mask].exp() for columns in (first.batch["rollout_log_probs"], before))
+    apart = (engine - trainer).abs()
+    for name, value in (("mean", apart.mean()), ("max", apart.max()), ("std", apart.std(unbiased=False))):
+        assert metrics[f"training/rollout_probs_diff_{name}"] == pytest.approx(float(value), rel=1e-3)
 
 
 def test_the_rollouts_of_these_tests_have_several_turns_and_prompts_and_observations(batch):

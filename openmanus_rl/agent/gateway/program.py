@@ -67,9 +67,7 @@ class ProgramAgent(OpenManusAgent):
         try:
             async with self.gateway.serving() as url:
                 play = partial(self._play_once, url, threads)
-                return await play_requests(
-                    play, requests, self.limits, judge=self.judge, on_end=on_end, enough=enough
-                )
+                return await play_requests(play, requests, self.limits, judge=self.judge, on_end=on_end, enough=enough)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 

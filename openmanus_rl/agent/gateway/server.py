@@ -115,11 +115,11 @@ class Gateway:
             len(call.ids),
             len(completion.token_ids),
         )
-        return StreamingResponse(as_stream(whole), media_type="text/event-stream") if asked.stream else JSONResponse(whole)
+        return (
+            StreamingResponse(as_stream(whole), media_type="text/event-stream") if asked.stream else JSONResponse(whole)
+        )
 
-    async def _sample(
-        self, line: Line, call: Call, asked: ChatRequest, recorded: bool
-    ) -> tuple[Completion, float]:
+    async def _sample(self, line: Line, call: Call, asked: ChatRequest, recorded: bool) -> tuple[Completion, float]:
         room = self.max_context - len(call.ids)
         if room < 1:
             raise Refused(
