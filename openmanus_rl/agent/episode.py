@@ -73,6 +73,7 @@ class Turn:
     """Where this turn's sampled tokens begin in its segment."""
     token_ids: Sequence[int]
     log_probs: Sequence[float]
+    """Empty, as `versions`, where a model was reached as text only; then nothing can be trained on the turn."""
     versions: Sequence[int]
     text: str
     action: str | None
@@ -113,6 +114,9 @@ class Segment:
     """What the model wrote at the segment's end for the next one to begin with; it is no turn, for it did nothing."""
     trains_summary: bool = False
 
+    def __post_init__(self) -> None:
+        self.ids = array("i", self.ids)
+
     @property
     def sampled(self) -> list[Turn]:
         """Everything that was sampled here, in order: the turns, and the summary."""
@@ -122,9 +126,6 @@ class Segment:
     def trained(self) -> list[Turn]:
         """What of it is trained on."""
         return self.sampled if self.trains_summary else self.turns
-
-    def __post_init__(self) -> None:
-        self.ids = array("i", self.ids)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.client.base import EnvironmentClient
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.chat import ChatRenderer
+from openmanus_rl.models.plain_chat import PlainChat
 
 CUT_MARK = " … "
 """Stands where the middle of a long observation was cut."""
@@ -37,7 +38,7 @@ class Player:
     env_name: str
     config: AgentConfig
     template: ActionTemplate
-    renderer: ChatRenderer
+    renderer: ChatRenderer | PlainChat
     engine: InferenceEngine
     client: EnvironmentClient
     max_context: int

@@ -122,6 +122,8 @@ class ContextConfig(Config):
 class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
+    program: str | None = None
+    """An agent written elsewhere that plays in the place of ours (docs/rollout.md), as module:function; unset: ours."""
     template: str = "react"
     """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
     max_turns: Annotated[int, Field(ge=1)] | dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]] = 16

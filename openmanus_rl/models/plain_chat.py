@@ -11,7 +11,7 @@ from openmanus_rl.errors import UserError
 
 _FIRST = 0x110000
 """Behind the last character that Unicode has."""
-_ROLES = ("system", "user", "assistant", "tool")
+_ROLES = ("system", "user", "assistant")
 _END = _FIRST + len(_ROLES)
 
 
@@ -22,18 +22,15 @@ class PlainChat:
     end_of_turn_id = _END
     stop_token_ids = frozenset({_END})
 
-    def __init__(self, observation_role: str = "user") -> None:
-        self.observation_role = observation_role
-
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """A conversation up to where the assistant's next content starts."""
         ids = [id_ for message in messages for id_ in self._message_ids(message["role"], message["content"])]
         return [*ids, _speaker("assistant")]
 
     def append_ids(self, sampled_ended_with_eos: bool, content: str, role: str | None = None) -> list[int]:
-        """What stands between an assistant's answer and its next one."""
+        """What stands between an assistant's answer and its next one; a message is the user's if nothing is said."""
         ended = [] if sampled_ended_with_eos else [_END]
-        return [*ended, *self._message_ids(role or self.observation_role, content), _speaker("assistant")]
+        return [*ended, *self._message_ids(role or "user", content), _speaker("assistant")]
 
     def answer_ids(self, content: str) -> list[int]:
         """An assistant's message: its content and the end of the turn."""
@@ -50,7 +47,7 @@ class PlainChat:
         """The end of a turn: no text is a token of its own here."""
         return self.stop_token_ids
 
-    def token_span(self, token_ids: Sequence[int], start: int, end: int) -> tuple[int, int]:
+    def token_span(self, token_ids: Sequence[int], text: str, start: int, end: int) -> tuple[int, int]:
         """Characters are their own tokens."""
         return start, end
 
