@@ -1,6 +1,7 @@
 """An endpoint that records: what an agent written elsewhere said becomes tokens that train."""
 
 import asyncio
+import itertools
 import json
 import time
 import urllib.request
@@ -70,7 +71,7 @@ def test_a_conversation_that_goes_on_is_one_segment_of_recorded_tokens(models):
         respelt = [ids for _, ids in heard if here.renderer.answer_ids(here.renderer.decode(ids)) != ids]
     (segment,) = recording.segments
     assert [list(turn.token_ids) for turn in segment.turns] == [ids for _, ids in heard]
-    for (prompt, ids), (later, _) in zip(heard, heard[1:], strict=False):
+    for (prompt, ids), (later, _) in itertools.pairwise(heard):
         assert later[: len(prompt) + len(ids)] == prompt + ids
     assert respelt, "the test needs an answer that would be encoded otherwise"
     assert list(segment.ids) == heard[-1][0] + heard[-1][1]

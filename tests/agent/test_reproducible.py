@@ -34,7 +34,7 @@ def token_streams(model_dir, url, concurrency):
         for sample in range(12)
     ]
     rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
-    with closing(make_agent(config, engine, load_tokenizer(model_dir), [url], rewards)) as agent:
+    with closing(make_agent(config, engine, load_tokenizer(model_dir), {"maze": [url]}, rewards)) as agent:
         episodes = agent.play(requests)
         agent.run(engine.close())
     return [

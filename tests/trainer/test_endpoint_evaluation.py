@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint is measured as one of ours is, and its successes can be fine-tuned on."""
+"""A model behind an OpenAI-compatible endpoint is measured as ours are, and its successes can be fine-tuned on."""
 
 import asyncio
 import sys
@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "envs"))
 
 from live_service import live_app
+from tiny_runs import TinyPlace
 
 from openmanus_rl.agent.gateway import Gateway
 from openmanus_rl.agent.records import read_episodes
@@ -18,6 +19,7 @@ from openmanus_rl.errors import UserError
 from openmanus_rl.inference.embedded import EmbeddedEngine
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer
+from openmanus_rl.trainer.inputs import fine_tune_to
 from openmanus_rl.trainer.run import train
 from openmanus_rl.trainer.standalone import evaluate_endpoint, evaluate_model
 
@@ -41,28 +43,43 @@ def endpoint_config(place, url, *more):
     return place.config(*words, *more)
 
 
-def test_greedily_it_plays_the_very_episodes_that_the_model_plays_without_an_endpoint(
-    place, grpo_run, served, tmp_path
-):
-    there = evaluate_endpoint(
-        endpoint_config(place, served, GREEDY), "validation", 12, tmp_path / "there", tmp_path / "good.parquet"
+@pytest.fixture(scope="module")
+def greedy(shared_place, tmp_path_factory, served):
+    """What came of twelve tasks played greedily through the endpoint: a report, episodes, demonstrations."""
+    place = TinyPlace(shared_place, shared_place / "unused")
+    there = tmp_path_factory.mktemp("there")
+    report = evaluate_endpoint(
+        endpoint_config(place, served, GREEDY), "validation", 12, there, there / "solved.parquet"
     )
-    here = evaluate_model(place.config(GREEDY), str(grpo_run), "validation", 12, tmp_path / "here")
-    assert there.success == here.success
-    assert there.metrics["endpoint/tokens"] > 0
-    theirs, ours = (read_episodes(tmp_path / name / "validation_step_000000.jsonl") for name in ("there", "here"))
+    return report, read_episodes(there / "validation_step_000000.jsonl"), there / "solved.parquet"
+
+
+def test_it_plays_the_very_episodes_that_the_model_plays_without_an_endpoint(place, grpo_run, greedy, tmp_path):
+    report, theirs, _ = greedy
+    own = evaluate_model(place.config(GREEDY), str(grpo_run), "validation", 12, tmp_path)
+    ours = read_episodes(tmp_path / "validation_step_000000.jsonl")
+    assert report.success == own.success
+    assert report.metrics["endpoint/tokens"] > 0
     for one, other in zip(theirs, ours, strict=True):
         assert [turn.text for turn in one.turns] == [turn.text for turn in other.turns]
         assert [turn.reward for turn in one.turns] == [turn.reward for turn in other.turns]
+
+
+def test_its_episodes_make_no_rows(greedy):
     with pytest.raises(UserError, match="text, no tokens"):
-        episodes_to_rows(theirs, pad_token_id=0)
-    solved = [episode for episode in theirs if episode.success]
-    demonstrations = read_demonstrations(tmp_path / "good.parquet")
-    assert [demonstration.item_id for demonstration in demonstrations] == [one.task.item_id for one in solved]
-    for demonstration, episode in zip(demonstrations, solved, strict=True):
+        episodes_to_rows(greedy[1], pad_token_id=0)
+
+
+def test_what_a_model_behind_an_endpoint_solved_can_be_fine_tuned_on(place, greedy, tmp_path):
+    _, episodes, solved = greedy
+    demonstrations = read_demonstrations(solved)
+    assert [one.item_id for one in demonstrations] == [one.task.item_id for one in episodes if one.success] != []
+    for demonstration, episode in zip(demonstrations, (one for one in episodes if one.success), strict=True):
         said = [message["content"] for message in demonstration.messages if message.get("loss")]
         assert said == [turn.text for turn in episode.turns]
         assert demonstration.messages[0]["role"] == "system"
+    fine_tune_to(place.config("warm_start.enabled=true", "warm_start.epochs=1"), tmp_path / "model", solved, str)
+    assert (tmp_path / "model" / "model.safetensors").exists()
 
 
 def test_a_run_cannot_train_on_an_endpoint(place, served):
