@@ -114,6 +114,7 @@ class EndpointEngine(InferenceEngine):
             "top_p": sampling.top_p,
             "seed": seed % 2**31,
         }
+        reason = ""
         for number in range(1, self._config.tries + 1):
             seconds = self._config.timeout
             if deadline is not None:
@@ -123,10 +124,11 @@ class EndpointEngine(InferenceEngine):
             outcome = await self._try(body, seconds)
             if isinstance(outcome, Completion):
                 return outcome
+            reason = outcome.reason
             if number < self._config.tries:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (number - 1))
                 await asyncio.sleep(max(pause, outcome.pause or 0.0))
-        raise EndpointFailure(f"{self._url}: {outcome.reason} ({self._config.tries} tries)")
+        raise EndpointFailure(f"{self._url}: {reason} ({self._config.tries} tries)")
 
     async def _try(self, body: Mapping[str, Any], seconds: float) -> Completion | _Again:
         try:

@@ -17,6 +17,7 @@ from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.client.base import EnvFailure
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import EngineLost
+from openmanus_rl.models.plain_chat import PlainChat
 
 
 class Program(Protocol):
@@ -41,9 +42,15 @@ class ProgramAgent(OpenManusAgent):
         rewards: TokenRewards,
         judge: Judge | None = None,
     ) -> None:
+        if isinstance(player.renderer, PlainChat):
+            raise UserError(
+                "agent.program talks to an engine of ours, and rollout.engine=endpoint is none.",
+                "Give the program the endpoint's address yourself, or set rollout.engine=embedded or vllm.",
+            )
         super().__init__(player, limits, rewards, judge)
         self.program = program
         self.env_urls = env_urls
+        self.renderer = player.renderer
         self.gateway = Gateway(
             player.engine,
             player.renderer,
@@ -74,7 +81,7 @@ class ProgramAgent(OpenManusAgent):
     async def _play_once(
         self, url: str, threads: ThreadPoolExecutor, request: EpisodeRequest, session: str, deadline: float
     ) -> Episode:
-        line = Line(Recording(self.player.renderer), request.temperature, request.seed, session, deadline)
+        line = Line(Recording(self.renderer), request.temperature, request.seed, session, deadline)
         name = self.gateway.open(line)
         servers = self.env_urls[request.task.env]
         call = partial(
