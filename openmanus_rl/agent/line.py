@@ -42,6 +42,7 @@ class Line:
         self.deadline = deadline
         self.branch = branch
         """Which of several ways this is: it decides the seeds. 0 is the way that would be played without a choice."""
+        self.template = player.template_of(request.task.env)
         self.context: Context = make_context(player.config.context)
         self.episode = Episode(request.task, request.group, request.sample, request.seed)
         self.over = False
@@ -65,7 +66,7 @@ class Line:
         `shown` are these turns, whose starts are counted from the beginning of `history`.
         """
         task = self.request.task
-        opening = self.player.template.opening(task.prompt or self.handle.instructions, observation)
+        opening = self.template.opening(task.prompt or self.handle.instructions, observation)
         prompt = self.player.renderer.prompt_ids(opening)
         ids = [*prompt, *history]
         self.episode.segments.append(Segment(ids=ids, prompt_length=len(ids)))
@@ -118,12 +119,12 @@ class Line:
         sampling = SamplingParams(
             max_tokens=min(max_tokens, left),
             temperature=self.request.temperature,
-            stop_token_ids=self.player.stop_token_ids,
+            stop_token_ids=self.player.stop_token_ids(self.request.task.env),
         )
         branch = f"/{self.branch}" if self.branch else ""
         seed = stable_hash(f"{self.episode.seed}/{len(self.episode.turns)}{purpose}{branch}") >> 1
         turn, finish = await sample(
-            self.player, self.segment, sampling, seed=seed, session=self.session, deadline=self.deadline
+            self.player, self.template, self.segment, sampling, seed=seed, session=self.session, deadline=self.deadline
         )
         turn.state_key = None if purpose else self.state_key
         if not purpose:
@@ -141,7 +142,7 @@ class Line:
     def observation_ids(self, turn: Turn, text: str) -> list[int]:
         """The tokens between a turn and the next answer, with `text` as what is seen."""
         ended = bool(turn.token_ids) and turn.token_ids[-1] in self.player.renderer.stop_token_ids
-        return self.player.renderer.append_ids(ended, text)
+        return self.player.renderer.append_ids(ended, text, self.template.observation_role)
 
     def has_room(self, tokens: int) -> bool:
         """Whether so many more tokens fit the present segment."""
@@ -150,7 +151,7 @@ class Line:
     async def _answer(self) -> Turn | None:
         turn = await self.sample(self.player.config.max_tokens_per_turn)
         if turn is not None:
-            read(self.player, turn)
+            read(self.player.renderer, self.template, turn)
         return turn
 
     async def _act(self, turn: Turn) -> None:
@@ -158,7 +159,7 @@ class Line:
         config = self.player.config
         if turn.action is None:
             turn.reward = -config.invalid_penalty
-            turn.observation = self.player.template.complaint(turn.invalid_reason or "")
+            turn.observation = self.template.complaint(turn.invalid_reason or "")
             if config.invalid_action == "end":
                 self._end(StopReason.INVALID_ACTION)
             return

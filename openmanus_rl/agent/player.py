@@ -1,7 +1,7 @@
 """What an episode is played with, and what is asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from openmanus_rl.agent.strategies.base import Strategy
 from openmanus_rl.agent.strategies.plain import Plain
@@ -10,8 +10,7 @@ from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.client.base import EnvironmentClient
 from openmanus_rl.inference.base import InferenceEngine
-from openmanus_rl.models.chat import ChatRenderer
-from openmanus_rl.models.plain_chat import PlainChat
+from openmanus_rl.models.plain_chat import Renderer
 
 CUT_MARK = " … "
 """Stands where the middle of a long observation was cut."""
@@ -38,15 +37,24 @@ class Player:
     env_name: str
     config: AgentConfig
     template: ActionTemplate
-    renderer: ChatRenderer | PlainChat
+    """For every world that has none of its own in `templates`."""
+    renderer: Renderer
     engine: InferenceEngine
     client: EnvironmentClient
     max_context: int
+    templates: Mapping[str, ActionTemplate] = field(default_factory=dict)
+    """By the name of the world."""
+    _stop_tokens: dict[str, frozenset[int]] = field(default_factory=dict)
 
-    @cached_property
-    def stop_token_ids(self) -> frozenset[int]:
-        """Tokens at which an answer is complete."""
-        return self.renderer.ends_with(self.template.stop)
+    def template_of(self, env: str) -> ActionTemplate:
+        """How an answer is written in a world."""
+        return self.templates.get(env, self.template)
+
+    def stop_token_ids(self, env: str) -> frozenset[int]:
+        """Tokens at which an answer is complete in a world."""
+        if env not in self._stop_tokens:
+            self._stop_tokens[env] = self.renderer.ends_with(self.template_of(env).stop)
+        return self._stop_tokens[env]
 
     def shorten(self, text: str) -> str:
         """An observation within the limit in tokens: the middle is cut out of a longer one."""

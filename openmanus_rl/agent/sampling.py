@@ -4,8 +4,10 @@ import time
 
 from openmanus_rl.agent.episode import Segment, Turn
 from openmanus_rl.agent.player import Player
+from openmanus_rl.agent.templates import ActionTemplate
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, EngineLost, FinishReason, SamplingParams
+from openmanus_rl.models.plain_chat import Renderer
 
 
 class EngineFailure(Exception):
@@ -13,7 +15,14 @@ class EngineFailure(Exception):
 
 
 async def sample(
-    player: Player, segment: Segment, sampling: SamplingParams, *, seed: int, session: str, deadline: float
+    player: Player,
+    template: ActionTemplate,
+    segment: Segment,
+    sampling: SamplingParams,
+    *,
+    seed: int,
+    session: str,
+    deadline: float,
 ) -> tuple[Turn, FinishReason]:
     """Sample a continuation of the segment and append its tokens; the caller notes the turn where it belongs."""
     began = time.monotonic()
@@ -25,7 +34,7 @@ async def sample(
         raise  # no other try of this episode would fare better
     except Exception as error:
         raise EngineFailure(f"{type(error).__name__}: {error}") from error
-    completion, text = _complete(player, completion)
+    completion, text = _complete(player.renderer, template, completion)
     turn = Turn(
         start=len(segment.ids),
         token_ids=completion.token_ids,
@@ -42,31 +51,31 @@ async def sample(
     return turn, completion.finish_reason
 
 
-def read(player: Player, turn: Turn) -> None:
+def read(renderer: Renderer, template: ActionTemplate, turn: Turn) -> None:
     """Note what the template finds in the answer, and the tokens that it stands on."""
-    parsed = player.template.parse(turn.text)
+    parsed = template.parse(turn.text)
     turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
     if parsed.span is not None:
-        turn.action_span = player.renderer.token_span(turn.token_ids, turn.text, *parsed.span)
+        turn.action_span = renderer.token_span(turn.token_ids, turn.text, *parsed.span)
     if parsed.action is None and turn.finish == FinishReason.LENGTH:
         turn.invalid_reason = f"{parsed.invalid_reason}; it was cut after {len(turn.token_ids)} tokens"
 
 
-def _complete(player: Player, completion: Completion) -> tuple[Completion, str]:
+def _complete(renderer: Renderer, template: ActionTemplate, completion: Completion) -> tuple[Completion, str]:
     """The completion up to where the template says that an answer is complete, and its text.
 
     Whether it ends at a token depends only on the tokens up to it, so what is kept is a sample of the policy that stops
     there, with the log-probs it has. For the same reason an end of turn that was sampled behind it goes too.
     """
-    text = player.renderer.decode(completion.token_ids)
+    text = renderer.decode(completion.token_ids)
     interrupted = completion.finish_reason in (FinishReason.ABORTED, FinishReason.DEADLINE)
-    end = None if interrupted else player.template.answer_end(text)
+    end = None if interrupted else template.answer_end(text)
     if end is None:
         return completion, text
-    _, count = player.renderer.token_span(completion.token_ids, text, 0, end)
+    _, count = renderer.token_span(completion.token_ids, text, 0, end)
     if count == len(completion.token_ids):
         return completion, text
     kept = Completion(
         completion.token_ids[:count], completion.log_probs[:count], completion.versions[:count], FinishReason.STOP
     )
-    return kept, player.renderer.decode(kept.token_ids)
+    return kept, renderer.decode(kept.token_ids)

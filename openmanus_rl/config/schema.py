@@ -31,6 +31,8 @@ class MixedEnvConfig(EnvConfig):
     """The world; unset: the name it has under `envs`."""
     weight: float = Field(1.0, gt=0)
     """Its share of a step's tasks, relative to the other worlds'."""
+    template: str | None = None
+    """Action template in this world; unset: agent.template."""
 
 
 class DataConfig(Config):
@@ -437,6 +439,11 @@ class RunConfig(Config):
     def world_weights(self) -> list[float]:
         """Their shares of a step's tasks, relative to each other."""
         return [entry.weight for entry in self.envs.values()] or [1.0]
+
+    def template_in(self, world: EnvConfig) -> str:
+        """The name of the action template in one of the worlds."""
+        own = world.template if isinstance(world, MixedEnvConfig) else None
+        return own or self.agent.template
 
     @property
     def world_names(self) -> str:

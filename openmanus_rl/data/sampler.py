@@ -10,6 +10,9 @@ from openmanus_rl.errors import UserError
 class Sampler(Protocol):
     """Draws task indices without end, and goes on where a saved one stopped."""
 
+    @property
+    def epoch(self) -> int: ...
+
     def next(self, k: int) -> list[int]: ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -79,6 +82,11 @@ class MixedSampler:
         self._samplers = [TaskSampler(size, seed) for size in sizes]
         self._starts = [sum(sizes[:number]) for number in range(len(sizes))]
         self._weights = list(weights)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the list that is least far."""
+        return min(sampler.epoch for sampler in self._samplers)
 
     def next(self, k: int) -> list[int]:
         """The next `k` indices into all lists together."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from openmanus_rl.data.messages import Message
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.chat import ChatRenderer
 
 _FIRST = 0x110000
 """Behind the last character that Unicode has."""
@@ -72,3 +73,7 @@ def _speaker(role: str) -> int:
     if role not in _ROLES:
         raise UserError(f"a message from {role!r} cannot be sent to an endpoint.", f"Roles: {', '.join(_ROLES)}.")
     return _FIRST + _ROLES.index(role)
+
+
+Renderer = ChatRenderer | PlainChat
+"""What writes conversations as ids: a model's tokens, or characters."""

@@ -27,7 +27,7 @@ def make_renderer(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Chat
     """How conversations of the config's action template become tokens of the model."""
     return ChatRenderer(
         tokenizer,
-        observation_role=find_template(config.agent.template).observation_role,
+        observation_role=find_template(config.template_in(config.worlds[0])).observation_role,
         keep_history=config.model.keep_history,
         options=config.model.chat_options,
     )
@@ -54,6 +54,7 @@ def make_agent(
         engine=engine,
         client=_client(config, env_urls),
         max_context=unit * config.model.max_context,
+        templates={world.name: find_template(config.template_in(world)) for world in config.worlds},
     )
     rollout = config.rollout
     limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries, rollout.failure_budget)

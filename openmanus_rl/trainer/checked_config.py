@@ -58,7 +58,8 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     estimator_options(config.algorithm.estimator, config.algorithm.options)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
-    find_template(config.agent.template)
+    for world in config.worlds:
+        find_template(config.template_in(world))
     _check_strategy(config)
     for world in config.worlds:
         effective_options(world.name, world.options)

@@ -134,12 +134,12 @@ def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path |
 
 def _recipe(config: RunConfig, demonstrated: list[tuple[EnvConfig, list[Task], int]]) -> str:
     """A name for everything that decides what the model is; a world's own file is, while it is being written."""
-    template = find_template(config.agent.template)
+    templates = [find_template(config.template_in(world)) for world in config.worlds]
     described = {
         "version": __version__,
         "envs": [[world.name, effective_options(world.name, world.options), count] for world, _, count in demonstrated],
         "worlds": [Path(inspect.getfile(environment_class(world.name))).read_text() for world, _, _ in demonstrated],
-        "format": [template.opening("", ""), template.write("")],
+        "format": [[t.opening("", ""), Path(inspect.getfile(type(t))).read_text()] for t in templates],
         "max_turns": config.agent.max_turns_at(),
         "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),
@@ -163,12 +163,12 @@ def _make_model(config: RunConfig, demonstrations: list[Demonstration], director
 def _demonstrations(
     config: RunConfig, shares: list[tuple[EnvConfig, list[Task], int]], path: Path, say: Progress
 ) -> list[Demonstration]:
-    warm_start, template = config.warm_start, find_template(config.agent.template)
+    warm_start = config.warm_start
     say(f"demonstrations: {warm_start.demonstrations} by an expert that errs {warm_start.error_rate:.0%} of the time")
-    demonstrations = [
-        demonstration
-        for world, tasks, count in shares
-        for demonstration in demonstrate(
+    demonstrations: list[Demonstration] = []
+    for world, tasks, count in shares:
+        template = find_template(config.template_in(world))
+        demonstrations += demonstrate(
             world.name,
             tasks,
             warm_start.error_rate,
@@ -180,7 +180,6 @@ def _demonstrations(
             max_turns=config.agent.max_turns_at(),
             count=count,
         )
-    ]
     write_demonstrations(
         path,
         demonstrations,

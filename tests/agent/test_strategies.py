@@ -9,7 +9,7 @@ from toy_worlds import Counter
 from openmanus_rl.agent.episode import StopReason
 from openmanus_rl.agent.play import EpisodeRequest
 from openmanus_rl.agent.rows import episodes_to_rows
-from openmanus_rl.agent.strategies import Plain, Strategy, find_strategy
+from openmanus_rl.agent.strategies import Plain, Strategy, best_of_n, find_strategy
 from openmanus_rl.agent.strategies.best_of_n import BestOfN
 from openmanus_rl.config.load import load_config
 from openmanus_rl.envs.base import Environment, StepResult
@@ -74,6 +74,26 @@ def test_the_first_way_is_the_one_that_plain_play_takes(models):
     assert heard[0] in tried[:2]
     assert not plain.chosen
     assert chosen.chosen
+
+
+def test_copies_wait_for_room_however_many_episodes_there_are(models, monkeypatch):
+    monkeypatch.setattr(best_of_n, "COPIES_AT_ONCE", 4)
+    open_worlds, at_once = set(), []
+
+    class Watched(Likes):
+        def reset(self, task):
+            open_worlds.add(self)
+            at_once.append(len(open_worlds))
+            return super().reset(task)
+
+        def close(self):
+            open_worlds.discard(self)
+
+    strategy = BestOfN(n=3)
+    with setting(models / "obedient", Watched, options={"goal": 3}, agent={"max_turns": 3}) as here:
+        episodes = here.agent.play([searched(strategy, seed=seed) for seed in range(8)])
+    assert all(episode.stop_reason.is_sample for episode in episodes)
+    assert 8 < max(at_once) <= 8 + 4
 
 
 def test_looking_ahead_leaves_the_world_as_it_was(models):

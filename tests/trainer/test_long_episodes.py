@@ -34,7 +34,7 @@ def test_a_run_with_episodes_of_several_segments_trains(place, preset, words):
     assert line["actor/grad_norm"] > 0
     episodes = [one for one in read_episodes(run / "episodes" / "train_step_000001.jsonl") if one.stop_reason.is_sample]
     assert max(len(episode.segments) for episode in episodes) >= 3
-    assert line["train/episodes"] == len(episodes)
+    assert line["episode/count"] == len(episodes)
     if "gae" in config.algorithm.estimator:  # the first update starts where the rollout was: nothing has moved yet
         assert abs(line["actor/ppo_kl"]) < 0.5
 

@@ -5,7 +5,9 @@ import json
 import pytest
 from tiny_runs import json_lines
 
+from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.config.load import load_config
+from openmanus_rl.data.demonstrations import read_demonstrations
 from openmanus_rl.data.sampler import MixedSampler, TaskSampler
 from openmanus_rl.errors import UserError
 from openmanus_rl.tracking.run_directory import RunDirectory
@@ -15,7 +17,7 @@ from openmanus_rl.trainer.inputs import make_sampler, prepare_tasks
 from openmanus_rl.trainer.run import train
 from openmanus_rl.trainer.standalone import config_of, evaluate_baseline, evaluate_model
 
-MIX = ["envs.maze.weight=3", "envs.maze.options.size=3", "envs.wordle.weight=1"]
+MIX = ["envs.maze.weight=3", "envs.maze.options.size=3", "envs.wordle.weight=1", "envs.wordle.template=tags"]
 
 
 def test_draws_follow_the_weights_and_each_world_its_own_order():
@@ -71,21 +73,27 @@ def test_a_run_of_two_worlds_trains_measures_each_and_can_be_evaluated(place):
     assert run.name == "maze-wordle-grpo"
     lines = json_lines(run / "metrics.jsonl")
     for line in lines:
-        counts = [line[f"val/success/{world}/episodes"] for world in ("maze", "wordle")]
-        assert counts == [5, 5]
+        assert [line[f"val/success/{world}/n"] for world in ("maze", "wordle")] == [5, 5]
         successes = [round(5 * line[f"val/success/{world}/rate"]) for world in ("maze", "wordle")]
-        assert line["val/success"] == pytest.approx(sum(successes) / 10)
-        assert line["val/success/maze/low"] <= line["val/success/maze/rate"] <= line["val/success/maze/high"]
+        assert line["val/success/rate"] == pytest.approx(sum(successes) / 10)
     for line in lines[1:]:
-        assert [line[f"train/success/{world}/episodes"] for world in ("maze", "wordle")] == [6, 2], "3 to 1 of 4 groups"
-    played = json_lines(run / "episodes" / "validation_step_000000.jsonl")
+        assert [line[f"success/{world}/n"] for world in ("maze", "wordle")] == [6, 2], "3 to 1 of 4 groups"
+    validation = run / "episodes" / "validation_step_000000.jsonl"
+    played = json_lines(validation)
     assert [episode["env"] for episode in played] == ["maze"] * 5 + ["wordle"] * 5
     assert {path.name for path in (run / "env").iterdir()} == {"maze", "wordle"}
+    acted = [one for one in read_episodes(validation) if one.turns and one.turns[0].action]
+    openings = {one.task.env: one.turns[0].text.split()[0] for one in acted}
+    assert openings.get("maze", "Thought:") == "Thought:"
+    assert openings.get("wordle", "<think>go</think>") == "<think>go</think>"
+    told = read_demonstrations(next((place.shared / "cache").glob("maze-wordle-*")) / "demonstrations.parquet")
+    written = {one.item_id.partition("_")[0]: one.messages[2]["content"].split()[0] for one in told}
+    assert written == {"maze": "Thought:", "wordle": "<think>go</think>"}
     assert json.loads((run / "summary.json").read_text())["env"] == "maze+wordle"
 
     report = evaluate_model(config_of(run, []), str(run), "validation", 5, None)
     assert report.env == "maze+wordle"
-    assert report.success.rate == lines[-1]["val/success"]
+    assert report.success.rate == lines[-1]["val/success/rate"]
     assert evaluate_baseline(config_of(run, []), "expert", "validation", 3).success.n == 6
 
     with RunDirectory(run) as directory:
