@@ -33,15 +33,15 @@ SIGMA = 1.5
 """Of the log-normal latency: one step in a hundred takes ten times the mean."""
 
 
-def measure_latency(episodes: int = 256, turns: int = 8, tokens: int = 12) -> None:
+def measure_latency(episodes: int = 256, turns: int = 8, tokens: int = 6) -> None:
     """256 episodes with slow worlds, against the same in lock-step and against what nothing could beat."""
-    model, renderer = tiny_model()
+    model, renderer = tiny_model(32)
 
-    def wall(world: World) -> float:
+    def wall(world: World, count: int = episodes) -> float:
         engine = EmbeddedEngine(model, max_sessions=episodes, max_context=1024)
         agent = make_agent(engine, renderer, world, turns=turns, tokens=tokens)
         began = time.monotonic()
-        agent.play(requests(episodes))
+        agent.play(requests(count))
         seconds = time.monotonic() - began
         agent.run(engine.close())
         agent.close()
@@ -51,10 +51,13 @@ def measure_latency(episodes: int = 256, turns: int = 8, tokens: int = 12) -> No
     engine_bound = wall(SlowWorld(0.0, SIGMA))
     turn = wall(LockStepWorld(0.0, SIGMA, episodes)) / turns
     waits = [sum(latency(f"room_{i}", t, turn, SIGMA) for t in range(1, turns + 1)) for i in range(episodes)]
+    slowest = max(waits) + wall(SlowWorld(0.0, SIGMA), 1)
     free = wall(SlowWorld(turn, SIGMA))
     locked = wall(LockStepWorld(turn, SIGMA, episodes))
-    bound = max(engine_bound, max(waits))
-    print(f"a turn of all takes {turn:.3f} s, which is the mean latency; the slowest episode waits {max(waits):.2f} s")
+    bound = max(engine_bound, slowest)
+    print(
+        f"a turn of all takes {turn:.3f} s, which is the mean latency; the slowest episode alone takes {slowest:.2f} s"
+    )
     print(f"rollout {free:.2f} s, lock-step {locked:.2f} s: {locked / free:.2f} times faster (wanted: 3)")
     print(f"engine-bound {engine_bound:.2f} s: {free / bound:.2f} of the larger bound (wanted: at most 1.25)")
 
