@@ -30,6 +30,8 @@ class _Thread:
 
     segment: Segment
     messages: list[Message]
+    session: str
+    """Where the engine holds its keys."""
     points: list[_Point] = field(default_factory=list)
 
 
@@ -46,6 +48,11 @@ class Call:
     def continues(self) -> bool:
         """Whether the call goes on where its thread has ended, so that its tokens belong to the same segment."""
         return self.thread is not None and self.point is not None and len(self.thread.segment.ids) == self.point.length
+
+    @property
+    def session(self) -> str | None:
+        """The engine's session that the call goes on in; None if it begins one."""
+        return self.thread.session if self.thread is not None and self.continues else None
 
 
 class Recording:
@@ -74,8 +81,8 @@ class Recording:
             messages, recorded + self._renderer.append_ids(point.ended, new["content"], new["role"]), thread, point
         )
 
-    def note(self, call: Call, completion: Completion, seconds: float) -> str:
-        """Record what was sampled for a call; the answer's text."""
+    def note(self, call: Call, completion: Completion, session: str, seconds: float) -> str:
+        """Record what was sampled for a call in a session of the engine; the answer's text."""
         text = self._renderer.decode(completion.token_ids)
         if call.continues and call.thread is not None:
             thread = call.thread
@@ -83,7 +90,7 @@ class Recording:
             thread.segment.ids.extend(call.ids[len(thread.segment.ids) :])
             thread.messages.append(call.messages[-1])
         else:
-            thread = _Thread(Segment(ids=call.ids, prompt_length=len(call.ids)), list(call.messages))
+            thread = _Thread(Segment(ids=call.ids, prompt_length=len(call.ids)), list(call.messages), session)
             self._threads.append(thread)
         segment = thread.segment
         turn = Turn(
