@@ -39,7 +39,7 @@ def test_a_person_sits_in_for_the_agent_and_sees_its_prompt_and_what_is_read(cli
     assert "Answer with Thought: and Action:\n\n[user]\n" in shown.out
     assert "=> not readable: the answer has no line that starts with Action:" in shown.out
     assert "[user]\nInvalid answer: the answer has no line that starts with Action:.\n" in shown.out
-    assert "=> read as action: up\n=> reward -0.0" in shown.out
+    assert "=> read as action: up\n=> reward -0.10" in shown.out
     assert "the expert would write:\nThought: go\nAction: " in shown.out
 
 

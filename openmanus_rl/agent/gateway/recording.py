@@ -66,10 +66,6 @@ class Recording:
     def segments(self) -> list[Segment]:
         return [thread.segment for thread in self._threads]
 
-    @property
-    def turns(self) -> int:
-        return sum(len(segment.turns) for segment in self.segments)
-
     def call(self, messages: Sequence[Message]) -> Call:
         """The prompt of a call, with recorded tokens as far as its messages are recorded ones."""
         thread, point = self._longest_match(messages)

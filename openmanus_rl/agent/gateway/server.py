@@ -1,9 +1,10 @@
 """The endpoint: `/v1/chat/completions`, and the same below the name of an episode, where calls are recorded."""
 
 import asyncio
+import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -36,7 +37,17 @@ class Line:
     deadline: float
     error: Exception | None = None
     """What the engine raised, for whoever plays the episode."""
-    sessions: set[str] = field(default_factory=set)
+    sessions: list[str] = field(default_factory=list)
+    """Of the engine: one for each conversation, and for each call that is made beside another from the same point."""
+    busy: set[str] = field(default_factory=set)
+    calls: Iterator[int] = field(default_factory=itertools.count)
+
+    def session_for(self, call: Call) -> str:
+        """The session that the call continues, unless another call is under way in it; else a fresh one."""
+        if call.session is not None and call.session not in self.busy:
+            return call.session
+        self.sessions.append(f"{self.session}.{len(self.sessions)}")
+        return self.sessions[-1]
 
 
 class Gateway:
@@ -105,8 +116,10 @@ class Gateway:
             call = line.recording.call(asked.messages)
         except UserError as error:  # roles that the model's template does not know
             raise Refused(400, str(error)) from error
-        completion, seconds = await self._sample(line, call, asked, recorded=name is not None)
-        text = line.recording.note(call, completion, seconds)
+        session = line.session_for(call)
+        began = time.monotonic()
+        completion = await self._sample(line, call, session, asked, recorded=name is not None)
+        text = line.recording.note(call, completion, session, time.monotonic() - began)
         whole = answer(
             self.model,
             secrets.token_hex(8),
@@ -119,7 +132,7 @@ class Gateway:
             StreamingResponse(as_stream(whole), media_type="text/event-stream") if asked.stream else JSONResponse(whole)
         )
 
-    async def _sample(self, line: Line, call: Call, asked: ChatRequest, recorded: bool) -> tuple[Completion, float]:
+    async def _sample(self, line: Line, call: Call, session: str, asked: ChatRequest, recorded: bool) -> Completion:
         room = self.max_context - len(call.ids)
         if room < 1:
             raise Refused(
@@ -131,15 +144,12 @@ class Gateway:
             top_p=1.0 if recorded or asked.top_p is None else asked.top_p,
             stop_token_ids=self.renderer.stop_token_ids,
         )
-        number = line.recording.turns
-        session = line.session if call.continues or not line.sessions else f"{line.session}.{number}"
-        line.sessions.add(session)
-        began = time.monotonic()
+        line.busy.add(session)
         try:
             completion = await self.engine.generate(
                 call.ids,
                 sampling,
-                seed=stable_hash(f"{line.seed}/{number}") >> 1,
+                seed=stable_hash(f"{line.seed}/{next(line.calls)}") >> 1,
                 session=session,
                 deadline=line.deadline,
             )
@@ -147,11 +157,12 @@ class Gateway:
             line.error = error
             raise Refused(500, f"the engine failed: {type(error).__name__}: {error}", "engine_failure") from error
         finally:
+            line.busy.discard(session)
             if not recorded:
                 self.engine.release(session)
         if completion.finish_reason in (FinishReason.ABORTED, FinishReason.DEADLINE):
             raise Refused(503, f"the answer ended by {completion.finish_reason}", "engine_failure")
-        return completion, time.monotonic() - began
+        return completion
 
     def _anonymous(self, asked: ChatRequest) -> Line:
         seed = asked.seed if asked.seed is not None else secrets.randbits(62)
