@@ -29,11 +29,11 @@ from rollout_parts import (
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.inference.embedded import EmbeddedEngine
 
-SIGMA = 1.5
-"""Of the log-normal latency: one step in a hundred takes ten times the mean."""
+SIGMA = 1.0
+"""Of the log-normal latency: of 256 steps the slowest takes about ten times the mean."""
 
 
-def measure_latency(episodes: int = 256, turns: int = 8, tokens: int = 6) -> None:
+def measure_latency(episodes: int = 256, turns: int = 16, tokens: int = 6) -> None:
     """256 episodes with slow worlds, against the same in lock-step and against what nothing could beat."""
     model, renderer = tiny_model(32)
 
