@@ -17,6 +17,7 @@ PlayOnce = Callable[[EpisodeRequest, str, float], Awaitable[Episode]]
 """(request, name of the engine's session, deadline) → the episode; a failure of world or engine is raised."""
 
 _sessions = itertools.count()
+"""Numbers the sessions of all agents: several may share an engine."""
 
 
 @dataclass(frozen=True)
