@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from openmanus_rl.agent.episode import Episode
@@ -38,7 +37,10 @@ from openmanus_rl.trainer.inputs import Inputs
 from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
-from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.trainer.state import Progress, read_state, stage_state
+
+NOTHING = -1
+"""The step of a run that has not even been measured before training."""
 
 
 class RayPPOTrainer:
@@ -69,7 +71,7 @@ class RayPPOTrainer:
         self.requires = find_estimator(config.algorithm.estimator).requires
         self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
         self.kl_control = kl_controller(config.algorithm.kl)
-        self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
+        self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints, run.run_id)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
@@ -86,18 +88,20 @@ class RayPPOTrainer:
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
-        """Go on from the newest checkpoint that is whole; without one, from the start."""
+        """Go on from the newest checkpoint that can be used; without one, from the start."""
         checkpoint = self.checkpoints.latest()
         if checkpoint is None:
+            self.run.rewind_events(0)
             return
         for reason in checkpoint.skipped:
-            self.console.note(f"a damaged checkpoint was passed over: {reason}")
+            self.console.note(f"a checkpoint was passed over: {reason}")
         progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
         if progress.tasks != self.progress.tasks:
             raise UserError(
                 f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
                 "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
             )
+        self.run.rewind_events(progress.events)
         self.progress = progress
         self._saved_step = progress.step
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
@@ -105,12 +109,9 @@ class RayPPOTrainer:
     def fit(self) -> tuple[Interval, Interval]:
         """Train to the last step, or until stopped; held-out success before and after."""
         metrics = MetricsLog(self.run.metrics)
-        metrics.truncate_after(self.progress.step)
-        board = (
-            TensorBoardLog(self.run.tensorboard, first_step=self.progress.step + 1)
-            if self.config.tracking.tensorboard
-            else None
-        )
+        kept = NOTHING if self._saved_step is None else self._saved_step
+        metrics.truncate_after(kept)
+        board = TensorBoardLog(self.run.tensorboard, first_step=kept + 1) if self.config.tracking.tensorboard else None
         logs = [log for log in (metrics, board) if log is not None]
         self._sync_weights()
         if not self.progress.success_before:
@@ -128,20 +129,25 @@ class RayPPOTrainer:
                     step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics)
+                self.checkpoints.check()
                 if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
                 self._save_checkpoint()
+            self.checkpoints.wait()
         self.console.end_training()
         for log in logs:
             log.close()
         return Interval(**self.progress.success_before), Interval(**self.progress.success_after)
 
     def close(self) -> None:
-        """End the engine, the agent's connections and the workers' processes."""
-        self.agent.run(self.engine.close())
-        self.agent.close()
-        self.crew.close()
+        """Wait for the checkpoint under way, and end the engine, the agent's connections and the workers' processes."""
+        try:
+            self.checkpoints.close()
+        finally:
+            self.agent.run(self.engine.close())
+            self.agent.close()
+            self.crew.close()
 
     def _train_step(self) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
@@ -206,19 +212,25 @@ class RayPPOTrainer:
         self.episode_log.write("validation", self.progress.step, evaluation.episodes)
         self.console.validation(self.progress.step, evaluation.success)
         self.progress.success_after = evaluation.success.to_dict()
+        self.progress.measured_at = self.progress.step
         return evaluation
 
-    def _save_checkpoint(self) -> Path:
-        """Everything a resumed run needs, whole or not at all."""
+    def _save_checkpoint(self) -> None:
+        """Everything a resumed run needs, whole or not at all; it is written while training goes on."""
         now = time.monotonic()
         self.progress.total_seconds += now - self._session_began
         self._session_began = now
-        saved = self.checkpoints.save(
-            self.progress.step,
-            lambda directory: write_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
+        step, measured = self.progress.step, self.progress.measured_at
+        success = self.progress.success_after["rate"] if measured == step else None
+        self.checkpoints.wait()
+        self.run.log_event("checkpoint", step=step, success=success)
+        self.progress.events = self.run.event_log.count()
+        self.checkpoints.save(
+            step,
+            lambda directory: stage_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
+            success,
         )
-        self._saved_step = saved.step
-        return saved.path
+        self._saved_step = step
 
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""

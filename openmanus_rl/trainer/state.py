@@ -1,5 +1,6 @@
 """What a checkpoint holds: what the workers save of themselves, and everything else that a resumed run needs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,18 @@ class Progress:
     success_before: dict[str, Any] = field(default_factory=dict)
     success_after: dict[str, Any] = field(default_factory=dict)
     """The last measurement."""
+    measured_at: int | None = None
+    """The step of the last measurement."""
     tasks: int = 0
     """A fingerprint of the training tasks: the sampler's position means something only for the same ones."""
+    events: int = 0
+    """Lines of `events.jsonl` that a resumed run keeps."""
 
 
-def write_state(
+def stage_state(
     directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, progress: Progress
-) -> None:
-    """Fill a checkpoint directory."""
+) -> Callable[[], None]:
+    """Take a copy of everything for a checkpoint directory; what is returned waits until all of it is written there."""
     state: dict[str, Any] = {
         "progress": asdict(progress),
         "sampler": sampler.state_dict(),
@@ -42,6 +47,7 @@ def write_state(
     }
     roles.save(directory)
     torch.save(state, directory / STATE_FILE)
+    return roles.saved
 
 
 def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:

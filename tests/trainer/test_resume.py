@@ -103,7 +103,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_note(place, stopped_r
     weights_file.write_bytes(weights_file.read_bytes()[:-100])
     resume(place, stopped_run)
     shown = capsys.readouterr().out
-    assert "a damaged checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
+    assert "a checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
     assert "resumed after step 0" in shown
     assert steps_of(stopped_run) == [0, 1, 2, 3, 4]
 
