@@ -37,8 +37,8 @@ from openmanus_rl.trainer.inputs import Inputs
 from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
-                    log.append(self.progress.step, step_metrics | timings.metrics())
-                self.checkpoints.check()
+from openmanus_rl.trainer.state import Progress, read_state, stage_state
+from openmanus_rl.trainer.timings import Timings
 
 
 class RayPPOTrainer:
@@ -128,12 +128,8 @@ class RayPPOTrainer:
                     with timings.part("testing"):
                         step_metrics |= self._validate().metrics()
                 for log in logs:
-<<<<<<< HEAD
-                    log.append(self.progress.step, step_metrics)
-                self.checkpoints.check()
-=======
                     log.append(self.progress.step, step_metrics | timings.metrics())
->>>>>>> 52db883499b5c2b9bcf747be3157d057c8d6d5eb
+                self.checkpoints.check()
                 if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
