@@ -40,6 +40,9 @@ from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, stage_state
 from openmanus_rl.trainer.timings import Timings
 
+NOTHING = -1
+"""The step of a run that has not even been measured before training."""
+
 
 class RayPPOTrainer:
     """One run in one run directory, against environment servers that are up."""
