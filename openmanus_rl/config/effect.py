@@ -114,6 +114,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         executor = f"trainer.executor={config.trainer.executor}"
         rules.append(("cluster.*", executor, "set trainer.executor=ray"))
         rules.append(("trainer.max_restarts", executor, "set trainer.executor=ray"))
+    if config.guard.action == "off":
+        for name in ("sensitivity", "patience", "history", "least_history"):
+            rules.append((f"guard.{name}", "guard.action=off", "set guard.action=warn, stop or rollback"))
+    if config.guard.action != "rollback":
+        for name in ("lr_factor", "max_rollbacks"):
+            rules.append((f"guard.{name}", f"guard.action={config.guard.action}", "set guard.action=rollback"))
     if config.env.urls:
         rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
         rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
+from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
@@ -22,7 +24,7 @@ from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import RewardManager
-from openmanus_rl.tracking.checkpoints import CheckpointStore
+from openmanus_rl.tracking.checkpoints import Checkpoint, CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
@@ -33,8 +35,11 @@ from openmanus_rl.trainer.canary import probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
+from openmanus_rl.trainer.guard import Collapse, Guard
 from openmanus_rl.trainer.inputs import Inputs
 from openmanus_rl.trainer.metrics import episode_metrics
+from openmanus_rl.trainer.postmortem import TASKS as POSTMORTEM_TASKS
+from openmanus_rl.trainer.postmortem import write_postmortem
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, stage_state
@@ -72,6 +77,7 @@ class RayPPOTrainer:
         self.requires = find_estimator(config.algorithm.estimator).requires
         self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
         self.kl_control = kl_controller(config.algorithm.kl)
+        self.guard = Guard(config.guard)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints, run.run_id)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
@@ -96,7 +102,7 @@ class RayPPOTrainer:
             return
         for reason in checkpoint.skipped:
             self.console.note(f"a checkpoint was passed over: {reason}")
-        progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
+        progress = self._read(checkpoint)
         if progress.tasks != self.progress.tasks:
             raise UserError(
                 f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
@@ -109,11 +115,7 @@ class RayPPOTrainer:
 
     def fit(self) -> tuple[Interval, Interval]:
         """Train to the last step, or until stopped; held-out success before and after."""
-        metrics = MetricsLog(self.run.metrics)
-        kept = NOTHING if self._saved_step is None else self._saved_step
-        metrics.truncate_after(kept)
-        board = TensorBoardLog(self.run.tensorboard, first_step=kept + 1) if self.config.tracking.tensorboard else None
-        logs = [log for log in (metrics, board) if log is not None]
+        logs = self._open_logs(NOTHING if self._saved_step is None else self._saved_step)
         self._sync_weights()
         if not self.progress.success_before:
             before = self._validate()
@@ -133,7 +135,12 @@ class RayPPOTrainer:
                 for log in logs:
                     log.append(self.progress.step, step_metrics | timings.metrics())
                 self.checkpoints.check()
-                if self._is_due(self.config.trainer.save_every):
+                collapse = self.guard.observe(self.progress.step, step_metrics)
+                if collapse is not None and self._goes_back(collapse):
+                    for log in logs:
+                        log.close()
+                    logs = self._open_logs(self.progress.step)
+                elif self._is_due(self.config.trainer.save_every) and self._may_come_back():
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
                 self._save_checkpoint()
@@ -234,10 +241,85 @@ class RayPPOTrainer:
         self.progress.events = self.run.event_log.count()
         self.checkpoints.save(
             step,
-            lambda directory: stage_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
+            lambda directory: stage_state(
+                directory, self.roles, self.sampler, self.kl_control, self.guard, self.progress
+            ),
             success,
         )
         self._saved_step = step
+
+    def _read(self, checkpoint: Checkpoint) -> Progress:
+        return read_state(checkpoint.path, self.roles, self.sampler, self.kl_control, self.guard)
+
+    def _open_logs(self, kept: int) -> list[MetricsLog | TensorBoardLog]:
+        """Where a step's metrics go; what they hold of steps after `kept` is dropped."""
+        metrics = MetricsLog(self.run.metrics)
+        metrics.truncate_after(kept)
+        if not self.config.tracking.tensorboard:
+            return [metrics]
+        return [metrics, TensorBoardLog(self.run.tensorboard, first_step=kept + 1)]
+
+    def _may_come_back(self) -> bool:
+        """Whether the guard has nothing against this state as one that the run may go back to."""
+        return not self.guard.is_suspicious or self.config.guard.action == "warn"
+
+    def _goes_back(self, collapse: Collapse) -> bool:
+        """Do what the config says about a collapse; whether the run is back at its last good checkpoint."""
+        last = self.checkpoints.latest()
+        assert last is not None, "a run begins with a checkpoint"
+        action = self.config.guard.action
+        if action == "rollback" and self.guard.rollbacks == self.config.guard.max_rollbacks:
+            action = "stop"
+        done = {
+            "warn": "nothing but this (`guard.action=warn`).",
+            "stop": f"the run was stopped; its last checkpoint is that of step {last.step}.",
+            "rollback": f"back to the checkpoint of step {last.step}, with the actor's learning rate times "
+            f"{self.config.guard.lr_factor:g}.",
+        }[action]
+        postmortem = self._write_postmortem(collapse, done)
+        self.console.note(f"the guard, at step {collapse.step}: {collapse}")
+        self.console.note(f"{done} Post-mortem: {postmortem}")
+        self.run.log_event(
+            "guard",
+            step=collapse.step,
+            action=action,
+            cause=collapse.cause,
+            readings={reading.signal.metric: [reading.usual, reading.value] for reading in collapse.readings},
+            back_to=last.step if action == "rollback" else None,
+            postmortem=postmortem.name,
+        )
+        if action == "stop":
+            raise UserError(
+                f"the guard stopped the run at step {collapse.step}: {collapse}.",
+                f"{collapse.remedy} The post-mortem: {postmortem}",
+            )
+        if action == "rollback":
+            self._go_back(last)
+        return action == "rollback"
+
+    def _go_back(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint with a smaller step; saved at once, so that a kill does not undo it."""
+        rollbacks, now = self.guard.rollbacks + 1, self.progress
+        self.progress = self._read(checkpoint)
+        self.progress.train_seconds, self.progress.total_seconds = now.train_seconds, now.total_seconds
+        self.guard.rollbacks = rollbacks
+        self.roles.actor.scale_lr(self.config.guard.lr_factor)
+        self._sync_weights()
+        self._save_checkpoint()
+
+    def _write_postmortem(self, collapse: Collapse, done: str) -> Path:
+        """With the first held-out tasks as they were last validated, and as the policy plays them now."""
+        config, measured_at = self.config, self.progress.measured_at
+        now = evaluate(
+            self.agent,
+            self.inputs.validation[:POSTMORTEM_TASKS],
+            config.trainer.seed,
+            config.rollout.validation_temperature,
+        ).episodes
+        before = read_episodes(self.episode_log.path("validation", measured_at)) if measured_at is not None else []
+        path = self.run.path / f"postmortem-{self.guard.rollbacks + 1}-step_{collapse.step:06d}.md"
+        write_postmortem(path, collapse, done, measured_at, before, now)
+        return path
 
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""

@@ -9,6 +9,7 @@ import torch
 
 from openmanus_rl.algorithms.kl_control import KLController
 from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.trainer.guard import Guard
 from openmanus_rl.trainer.roles import Roles
 
 STATE_FILE = "trainer_state.pt"
@@ -36,13 +37,14 @@ class Progress:
 
 
 def stage_state(
-    directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, progress: Progress
+    directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, guard: Guard, progress: Progress
 ) -> Callable[[], None]:
     """Take a copy of everything for a checkpoint directory; what is returned waits until all of it is written there."""
     state: dict[str, Any] = {
         "progress": asdict(progress),
         "sampler": sampler.state_dict(),
         "kl_control": kl_control.state_dict(),
+        "guard": guard.state_dict(),
         "torch_rng": torch.get_rng_state(),
     }
     roles.save(directory)
@@ -50,11 +52,12 @@ def stage_state(
     return roles.saved
 
 
-def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:
+def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, guard: Guard) -> Progress:
     """Put a checkpoint's state back into its owners."""
     state = torch.load(directory / STATE_FILE, weights_only=True)
     roles.load(directory)
     sampler.load_state_dict(state["sampler"])
     kl_control.load_state_dict(state["kl_control"])
+    guard.load_state_dict(state["guard"])
     torch.set_rng_state(state["torch_rng"])
     return Progress(**state["progress"])

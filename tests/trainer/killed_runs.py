@@ -190,6 +190,12 @@ def _while_it_resumes() -> None:
     kill_at(MetricsLog, "truncate_after", lambda log, step: step > 0)
 
 
+def _in_going_back() -> None:
+    from openmanus_rl.workers.optim import Optimiser
+
+    kill_at(Optimiser, "scale_lr")
+
+
 POINTS: dict[str, Callable[[], None]] = {
     "while the directory is made": _while_made,
     "while the model is copied": _while_the_model_is_copied,
@@ -214,6 +220,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "in retention": _in_retention,
     "before the summary": _before_the_summary,
     "while it resumes": _while_it_resumes,
+    "in going back": _in_going_back,
 }
 
 

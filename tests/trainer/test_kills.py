@@ -27,6 +27,8 @@ KINDS = {
         *["rollout.tasks_per_step=4", "model.lora.rank=2", "model.lora.dropout=0.1"],
         *["algorithm.kl.where=reward", "algorithm.kl.target=0.05"],
     ],
+    # The guard goes back at the first step.
+    "guarded": ["actor.lr=0.2", "rollout.group_size=8", "guard.action=rollback", "guard.lr_factor=0.01"],
 }
 
 
@@ -47,7 +49,7 @@ def whole_runs(shared_place, tmp_path_factory):
 def call(shared, home, kind, point=None):
     place = TinyPlace(shared, home / "runs")
     words = [*COMMON, *KINDS[kind]]
-    arguments = place.command(*words, preset=getattr(place, kind))
+    arguments = place.command(*words, preset=place.ppo if kind == "ppo" else place.grpo)
     return CliProcess(arguments, home / "console", prepare=armed(point) if point else None)
 
 
@@ -72,7 +74,9 @@ def killed(process):
 
 
 def kind_of(point):
-    """The two kinds take turns; what needs a critic has one."""
+    """Two kinds take turns; what needs a critic has one, and what is about the guard has a collapse."""
+    if point == "in going back":
+        return "guarded"
     return "ppo" if "critic" in point or list(POINTS).index(point) % 2 else "grpo"
 
 
