@@ -76,8 +76,8 @@ A language-model agent trained by reinforcement learning with OpenManus-RL.
 
 ## Result
 
-Success on {config.data.validation_tasks} held-out tasks, with Wilson's 95 % interval and the number of episodes. The best
-checkpoint is kept by this measure; for a figure that nothing was chosen on, evaluate on the test split.
+Success on {config.data.validation_tasks} held-out tasks, with Wilson's 95 % interval and the number of episodes. The
+best checkpoint is kept by this measure; for a figure that nothing was chosen on, evaluate on the test split.
 
 | | success |
 |---|---|
