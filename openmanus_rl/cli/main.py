@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, models, play, replay, train
+from openmanus_rl.cli import data, env, evaluation, export, models, play, replay, train
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command(name="train")(train.train)
 app.command(name="sft")(train.sft)
 app.command(name="eval")(evaluation.evaluate)
+app.command(name="export")(export.export)
 app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
 app.add_typer(env.app, name="env")

@@ -133,6 +133,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             for name in ("num_servers", "base_port"):
                 reason = f"{section}.urls names servers that run already"
                 rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
+    if config.guard.action == "off":
+        for name in ("sensitivity", "patience", "history", "least_history"):
+            rules.append((f"guard.{name}", "guard.action=off", "set guard.action=warn, stop or rollback"))
+    if config.guard.action != "rollback":
+        for name in ("lr_factor", "max_rollbacks"):
+            rules.append((f"guard.{name}", f"guard.action={config.guard.action}", "set guard.action=rollback"))
     return rules
 
 

@@ -323,7 +323,7 @@ class TrainerConfig(Config):
     save_every: int = Field(10, ge=1)
     """Steps between checkpoints."""
     keep_checkpoints: int = Field(2, ge=1)
-    """Checkpoints kept."""
+    """Newest checkpoints kept; the best by validation success stays beside them."""
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
@@ -369,6 +369,25 @@ class ClusterConfig(Config):
     """Seconds to wait for room in the cluster, also after a node was lost."""
 
 
+class GuardConfig(Config):
+    """What watches a run for collapse, against the run's own history."""
+
+    action: Literal["off", "warn", "stop", "rollback"] = "warn"
+    """On collapse: nothing is watched; it is said; the run ends; it goes back to the last good checkpoint."""
+    sensitivity: float = Field(8.0, gt=0)
+    """How many of its usual spreads a metric may be from its usual value."""
+    patience: int = Field(2, ge=1)
+    """Steps that it may stay outside before that is a collapse."""
+    history: int = Field(20, ge=1)
+    """Healthy steps that say what is usual."""
+    least_history: int = Field(5, ge=1)
+    """Healthy steps before history is judged by; limits beyond all measure hold from the first step."""
+    lr_factor: float = Field(0.1, gt=0, lt=1)
+    """With rollback: what the actor's learning rate is multiplied by."""
+    max_rollbacks: int = Field(3, ge=1)
+    """With rollback: how often; the next collapse ends the run."""
+
+
 class TrackingConfig(Config):
     """What a run writes down beside its metrics."""
 
@@ -394,6 +413,7 @@ class RunConfig(Config):
     critic: CriticConfig = CriticConfig()
     trainer: TrainerConfig = TrainerConfig()
     cluster: ClusterConfig = ClusterConfig()
+    guard: GuardConfig = GuardConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @field_validator("envs")

@@ -45,6 +45,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
     r"openmanus-rl eval .*": ["--n", "2"],
+    r"openmanus-rl export .*": [],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
