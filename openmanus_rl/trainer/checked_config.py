@@ -42,7 +42,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
     TEMPLATES.lookup(config.agent.template)
-    effective_options(config.env.name, config.env.options)
+    effective_options(config.env.name, config.env.options | config.warm_start.env_options)
     if is_remote(config.env.name) and not config.env.urls:
         raise UserError(
             f"env.name={config.env.name} is played on AgentGym's own servers, and none is named.",

@@ -144,7 +144,7 @@ def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progr
             tasks,
             warm_start.error_rate,
             config.trainer.seed,
-            config.env.options,
+            {**config.env.options, **warm_start.env_options},
             render_prompt=template.opening,
             render_action=template.render,
             max_turns=config.agent.max_turns,

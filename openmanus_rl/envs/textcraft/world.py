@@ -143,7 +143,7 @@ class TextCraft(Environment):
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
-        """One item for each variant of each goal of the split that lies between the depths, if `max_steps` are enough."""
+        """The variants of every goal of the split that lies between the depths and can be crafted in `max_steps`."""
         world = cls(**options)
         table = world.table
         for number in range(world.variants * len(table.goals)):
