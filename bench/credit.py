@@ -12,7 +12,7 @@ Last, GiGPO on 16,384 turns: 1,024 episodes in groups of 8.
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,8 +34,8 @@ PRESET = Path(__file__).parent.parent / "examples" / "maze_grpo.yaml"
 ROUNDS = 5
 
 
-def main() -> None:
-    arguments = _parser().parse_args()
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = _parser().parse_args(words)
     with TemporaryDirectory() as scratch:
         words = [
             *(f"trainer.steps={arguments.steps}", f"trainer.validate_every={arguments.steps}", "trainer.threads=1"),

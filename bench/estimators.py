@@ -111,8 +111,8 @@ class Bench:
             raise SystemExit(f"{shlex.join(command)} failed, see {log}")
 
 
-def main() -> None:
-    arguments = _parser().parse_args()
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = _parser().parse_args(words)
     bench = Bench(arguments.home, arguments.seconds, shlex.split(arguments.prefix))
     bench.make_warm_start()
     seeds = range(arguments.seeds)

@@ -181,7 +181,8 @@ class TextCraft(Environment):
         gets = [Get(name, count) for recipe in shown for name, count in recipe.ingredients if name in found]
         ways = [way for recipe in shown for way in self.table.settled(recipe)]
         crafts = [way for way in ways if not way.missing(inventory)]
-        return pick(["inventory", *map(self._wording.command, [*dict.fromkeys(gets), *crafts])], uniform)
+        possible: list[Get | Recipe] = [*dict.fromkeys(gets), *crafts]
+        return pick(["inventory", *(self._wording.command(action) for action in possible)], uniform)
 
     def snapshot(self) -> dict[str, Any]:
         return asdict(self._session)
