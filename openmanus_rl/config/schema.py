@@ -263,7 +263,7 @@ class TrainerConfig(Config):
     steps: int = Field(60, ge=1)
     """Training steps: episodes, then one update."""
     max_seconds: float | None = Field(None, gt=0)
-    """Training ends with the step that passes so many seconds (rollout, credit, update); unset: by trainer.steps."""
+    """Training ends with the step that passes so many seconds of steps; unset: by trainer.steps."""
     seed: int = 0
     """Every random number of the run comes from it."""
     runs_dir: str = "runs"

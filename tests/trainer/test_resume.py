@@ -170,7 +170,7 @@ def test_a_run_killed_before_its_summary_reports_its_last_measurement(place, sto
     """The last checkpoint stands and the summary does not: nothing is left to train, the result is the measured one."""
     resume(place, stopped_run, "trainer.steps=2")
     summary = json.loads((stopped_run / "summary.json").read_text())
-    assert summary["success_after"]["rate"] == json_lines(stopped_run / "metrics.jsonl")[2]["val/success"]
+    assert summary["success_after"]["rate"] == json_lines(stopped_run / "metrics.jsonl")[2]["val/success/rate"]
     assert summary["episodes"] == 16
 
 
@@ -195,7 +195,7 @@ def test_a_run_that_is_out_of_time_is_finished_measured_and_goes_on_only_with_mo
     words = [f"model.path={grpo_run / 'initial_model'}", "trainer.name=timed", "trainer.steps=100000"]
     run = train(place.config(*words, "trainer.max_seconds=0.001"))
     assert steps_of(run) == [0, 1]
-    assert "val/success" in json_lines(run / "metrics.jsonl")[-1], "the last step is measured whenever it comes"
+    assert "val/success/rate" in json_lines(run / "metrics.jsonl")[-1], "the last step is measured whenever it comes"
     again = [*words, f"trainer.resume={run}"]
     with pytest.raises(UserError, match=r"it has trained for \d+ seconds\.\n.*trainer\.max_seconds"):
         train(place.config(*again, "trainer.max_seconds=0.001"))
