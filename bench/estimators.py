@@ -91,10 +91,12 @@ class Bench:
         print(f"{_key(cell)}: {before} → {after} in {summary['steps']} steps", flush=True)
 
     def table(self, estimators: Sequence[str], seeds: Sequence[int]) -> str:
-        """Markdown: one estimator a line, its seeds counted together."""
+        """Markdown: one estimator a line, the seeds that are measured counted together."""
         lines = ["| estimator | warm start | after | each seed | steps | apart |", "|---|---|---|---|---|---|"]
         for name in estimators:
-            found = [self.known[_key(cell)] for cell in _cells([name], seeds)]
+            found = [self.known[_key(cell)] for cell in _cells([name], seeds) if self.is_measured(cell)]
+            if not found:
+                continue
             before, after = (_together([one[when] for one in found]) for when in ("success_before", "success_after"))
             each = ", ".join(f"{100 * one['success_after']['rate']:.1f}" for one in found)
             steps = ", ".join(str(one["steps"]) for one in found)
@@ -121,9 +123,8 @@ def main(words: Sequence[str] | None = None) -> None:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for done in as_completed([pool.submit(bench.measure, cell) for cell in missing]):
             done.result()
-    table = bench.table(arguments.estimators, seeds)
-    write_text(arguments.home / "table.md", table)
-    print(table)
+            write_text(arguments.home / "table.md", bench.table(arguments.estimators, seeds))
+    print(bench.table(arguments.estimators, seeds))
 
 
 def _cells(estimators: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
