@@ -50,6 +50,7 @@ USED_BY = {
         "data.train_tasks",
         "warm_start.demonstrations",
         "warm_start.error_rate",
+        "warm_start.env_options*",
         "agent.template",
         "agent.max_turns*",
     ),
@@ -107,7 +108,7 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if not config.warm_starts:
         idle = ["epochs", "lr", "batch_tokens"]
         if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
-            idle += ["demonstrations", "error_rate"]
+            idle += ["demonstrations", "error_rate", "env_options*"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.rollout.engine != "vllm":

@@ -61,6 +61,8 @@ class TinyModelConfig(Config):
     """Width of the feed-forward layer."""
     vocab_size: int = Field(512, ge=300)
     """Largest vocabulary of the tokenizer that is trained on the world's text."""
+    copying: bool = False
+    """The upper half of the attention layers begins by passing on the tokens it looks at: copying is learnt sooner."""
 
 
 class LoraConfig(Config):
@@ -100,6 +102,8 @@ class WarmStartConfig(Config):
     """Episodes the demonstrator plays; where there are fewer training tasks, it plays them again."""
     error_rate: float = Field(0.5, ge=0, le=1)
     """Share of the demonstrator's actions that are random."""
+    env_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the world in the demonstrations only, over env.options, e.g. warm_start.env_options.renamed=true."""
     epochs: int = Field(3, ge=1)
     """Passes over the demonstrations."""
     lr: float = Field(2e-3, gt=0)
@@ -308,6 +312,8 @@ class TrainerConfig(Config):
 
     steps: int = Field(60, ge=1)
     """Training steps: episodes, then one update."""
+    max_seconds: float | None = Field(None, gt=0)
+    """Training ends with the step that passes so many seconds of steps; unset: by trainer.steps."""
     seed: int = 0
     """Every random number of the run comes from it."""
     runs_dir: str = "runs"

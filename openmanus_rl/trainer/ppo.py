@@ -126,7 +126,7 @@ class RayPPOTrainer:
         self.console.stage(Stage.EPISODES, "update and checkpoint follow, again and again")
         self.console.begin_training(self.progress.step)
         with self._finish_the_step_when_interrupted():
-            while self.progress.step < self.config.trainer.steps and not self.stop_requested:
+            while not self.finished and not self.stop_requested:
                 timings = Timings()
                 step_metrics = self._train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
@@ -149,6 +149,13 @@ class RayPPOTrainer:
         for log in logs:
             log.close()
         return Interval(**self.progress.success_before), Interval(**self.progress.success_after)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last step is done, by count or by time."""
+        limit = self.config.trainer.max_seconds
+        out_of_time = limit is not None and self.progress.train_seconds >= limit
+        return out_of_time or self.progress.step >= self.config.trainer.steps
 
     def close(self) -> None:
         """Wait for the checkpoint under way, and end the engine, the agent's connections and the workers' processes."""
@@ -328,7 +335,7 @@ class RayPPOTrainer:
         return {"rollout/canary_gap": self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)}
 
     def _is_due(self, every: int) -> bool:
-        return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps
+        return self.progress.step % every == 0 or self.finished
 
     def _log_sample(self, episodes: list[Episode], step: int) -> None:
         count = self.config.tracking.train_episodes_per_step

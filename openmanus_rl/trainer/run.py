@@ -78,7 +78,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
     before, after = trainer.fit()
     progress = trainer.progress
     learning_curve(run.metrics, run.picture, f"{config.world_names}, {algorithm_name(config)}")
-    if progress.step < config.trainer.steps:
+    if not trainer.finished:
         run.log_event("stopped", step=progress.step)
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
         console.note(f"the same command goes on from there; or: openmanus-rl train trainer.resume={run.path}")

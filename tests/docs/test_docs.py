@@ -83,6 +83,8 @@ COVERED = {
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
+    r"python bench/credit\.py": "tests/algorithms/test_credit_benches.py::test_the_bench_of_credit_runs",
+    r"python bench/estimators\.py.*": "tests/algorithms/test_credit_benches.py::test_the_bench_of_estimators_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
