@@ -41,7 +41,7 @@ _FINE_TUNING = (
     "trainer.seed",
     "trainer.threads",
 )
-_WORLD = ("env.name", "env.options*", "envs.*")
+_WORLD = ("env.name", "env.options*", "envs*")
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -54,10 +54,10 @@ USED_BY = {
         "agent.template",
         "agent.max_turns*",
     ),
-    "sft --data": _FINE_TUNING,
+    "sft --data": (*_FINE_TUNING, "envs*", "agent.template"),
     "eval": (
         "env.*",
-        "envs.*",
+        "envs*",
         "data.dir",
         "data.validation_*",
         "model.max_context",

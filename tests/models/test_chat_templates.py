@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_corpus import CORPUS, OBSERVATION
 
+from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.tiny import CHAT_TEMPLATE, TinyModelSpec, train_tokenizer
@@ -78,6 +79,17 @@ def test_earlier_tokens_never_change(family):
     renderer = renderer_of(family)
     shorter = appended(renderer, 2, THOUGHT + ANSWER)
     assert appended(renderer, 3, THOUGHT + ANSWER)[: len(shorter)] == shorter
+
+
+@each_family
+@pytest.mark.parametrize("template", ["react", "agentgym/maze"])
+def test_a_demonstration_begins_with_the_tokens_that_an_episode_begins_with(family, template):
+    opening = TEMPLATES[template].opening("Reach the goal.", OBSERVATION)
+    renderer = renderer_of(family)
+    prompt = renderer.prompt_ids(opening)
+    ids, mask = renderer.conversation_ids([*opening, {"role": "assistant", "content": ANSWER}])
+    assert ids == prompt + renderer.answer_ids(ANSWER)
+    assert sum(mask[: len(prompt)]) == 0
 
 
 @pytest.mark.parametrize("family", ["llama3", "qwen2.5", "qwen3"])
