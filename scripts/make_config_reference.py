@@ -40,8 +40,12 @@ def with_reference(page: str) -> str:
 
 def reference() -> str:
     """A table for each section of the config, then one for the options of each built-in algorithm."""
-    sections = {name: _as_section(field) for name, field in RunConfig.model_fields.items()}
-    parts = [_table(f"`{name}`", section, f"{name}.") for name, section in sections.items() if section]
+    parts = []
+    for name, field in RunConfig.model_fields.items():
+        if section := _as_section(field):
+            parts.append(_table(f"`{name}`", section, f"{name}."))
+        elif section := section_by_name(field.annotation):
+            parts.append(_table(f"`{name}`", section, f"{name}.NAME."))
     parts += [_options_table("estimator", "options", entry) for entry in ESTIMATORS.values() if _has_a_table(entry)]
     parts += [_options_table("loss", "loss_options", entry) for entry in LOSSES.values() if _has_a_table(entry)]
     return "\n".join(parts)

@@ -6,7 +6,7 @@ It composes the rooms and knows no algorithm by name: what an estimator requires
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,9 +14,9 @@ from types import FrameType
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
+from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
-from openmanus_rl.data.sampler import TaskSampler
 from openmanus_rl.envs.base import stable_hash
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import InferenceEngine
@@ -34,7 +34,7 @@ from openmanus_rl.trainer.canary import probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
-from openmanus_rl.trainer.inputs import Inputs
+from openmanus_rl.trainer.inputs import Inputs, make_sampler
 from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
@@ -57,7 +57,7 @@ class RayPPOTrainer:
         config: RunConfig,
         run: RunDirectory,
         inputs: Inputs,
-        env_urls: list[str],
+        env_urls: Mapping[str, list[str]],
         console: RunConsole,
         began: float | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class RayPPOTrainer:
         self.env_urls = env_urls
         self.console = console
         self.requires = find_estimator(config.algorithm.estimator).requires
-        self.sampler = TaskSampler(len(inputs.train), config.trainer.seed)
+        self.sampler = make_sampler(inputs.train, config)
         self.kl_control = kl_controller(config.algorithm.kl)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
@@ -216,6 +216,7 @@ class RayPPOTrainer:
             config.trainer.seed,
             config.rollout.validation_temperature,
             config.data.validation_samples,
+            find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
         )
         self.episode_log.write("validation", self.progress.step, evaluation.episodes)
         self.console.validation(self.progress.step, evaluation.success)
