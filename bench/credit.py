@@ -67,7 +67,8 @@ def main(words: Sequence[str] | None = None) -> None:
     for name, part in parts.items():
         show(name, part, seconds)
     show("all of credit", sum(parts.values()), seconds)
-    show("advantages in the run itself", step["timing_s/adv"], seconds)
+    if "timing_s/adv" in step:  # a step whose groups were all left out has none
+        show("advantages in the run itself", step["timing_s/adv"], seconds)
     for name, part in by_estimator.items():
         show(f"advantages by {name}", part, seconds)
     turns = many_turns()
