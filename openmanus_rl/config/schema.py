@@ -61,6 +61,8 @@ class TinyModelConfig(Config):
     """Width of the feed-forward layer."""
     vocab_size: int = Field(512, ge=300)
     """Largest vocabulary of the tokenizer that is trained on the world's text."""
+    copying: bool = False
+    """The upper half of the attention layers begins by passing on the tokens it looks at: copying is learnt sooner."""
 
 
 class LoraConfig(Config):
@@ -100,6 +102,8 @@ class WarmStartConfig(Config):
     """Episodes the demonstrator plays; where there are fewer training tasks, it plays them again."""
     error_rate: float = Field(0.5, ge=0, le=1)
     """Share of the demonstrator's actions that are random."""
+    env_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the world in the demonstrations only, over env.options, e.g. warm_start.env_options.renamed=true."""
     epochs: int = Field(3, ge=1)
     """Passes over the demonstrations."""
     lr: float = Field(2e-3, gt=0)
@@ -336,6 +340,8 @@ class TrainerConfig(Config):
 
     steps: int = Field(60, ge=1)
     """Training steps: episodes, then one update."""
+    max_seconds: float | None = Field(None, gt=0)
+    """Training ends with the step that passes so many seconds of steps; unset: by trainer.steps."""
     seed: int = 0
     """Every random number of the run comes from it."""
     runs_dir: str = "runs"
@@ -351,7 +357,7 @@ class TrainerConfig(Config):
     save_every: int = Field(10, ge=1)
     """Steps between checkpoints."""
     keep_checkpoints: int = Field(2, ge=1)
-    """Checkpoints kept."""
+    """Newest checkpoints kept; the best by validation success stays beside them."""
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
@@ -399,6 +405,25 @@ class ClusterConfig(Config):
     """Seconds to wait for room in the cluster, also after a node was lost."""
 
 
+class GuardConfig(Config):
+    """What watches a run for collapse, against the run's own history."""
+
+    action: Literal["off", "warn", "stop", "rollback"] = "warn"
+    """On collapse: nothing is watched; it is said; the run ends; it goes back to the last good checkpoint."""
+    sensitivity: float = Field(8.0, gt=0)
+    """How many of its usual spreads a metric may be from its usual value."""
+    patience: int = Field(2, ge=1)
+    """Steps that it may stay outside before that is a collapse."""
+    history: int = Field(20, ge=1)
+    """Healthy steps that say what is usual."""
+    least_history: int = Field(5, ge=1)
+    """Healthy steps before history is judged by; limits beyond all measure hold from the first step."""
+    lr_factor: float = Field(0.1, gt=0, lt=1)
+    """With rollback: what the actor's learning rate is multiplied by."""
+    max_rollbacks: int = Field(3, ge=1)
+    """With rollback: how often; the next collapse ends the run."""
+
+
 class TrackingConfig(Config):
     """What a run writes down beside its metrics."""
 
@@ -424,6 +449,7 @@ class RunConfig(Config):
     critic: CriticConfig = CriticConfig()
     trainer: TrainerConfig = TrainerConfig()
     cluster: ClusterConfig = ClusterConfig()
+    guard: GuardConfig = GuardConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @field_validator("envs")

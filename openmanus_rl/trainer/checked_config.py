@@ -63,6 +63,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     _check_strategy(config)
     for world in config.worlds:
         effective_options(world.name, world.options)
+        effective_options(world.name, {**world.options, **config.warm_start.env_options})
         if is_remote(world.name) and not world.urls:
             raise UserError(
                 f"env.name={world.name} is played on AgentGym's own servers, and none is named.",

@@ -37,12 +37,14 @@ def train(config: RunConfig) -> Path:
     choice = choose_run_directory(
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
-    with RunDirectory(choice.path) as run, RunConsole(config.trainer.steps) as console:
+    with (
+        RunDirectory(choice.path) as run,
+        RunConsole(config.trainer.steps) as console,
+        run.ended_by_a_full_disk(),
+    ):
         changed = check_changes(run, config) if choice.continues else {}
         if not choice.continues:
-            run.write_config(config)
-            run.write_versions({"run": config.trainer.seed})
-            run.log_event("started")
+            run.begin(config)
         console.note(f"run directory: {run.path}")
         with (
             environment_servers(config, run.env_logs, console.note) as services,
@@ -79,11 +81,12 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
     before, after = trainer.fit()
     progress = trainer.progress
     learning_curve(run.metrics, run.picture, f"{config.world_names}, {algorithm_name(config)}")
-    if progress.step < config.trainer.steps:
+    if not trainer.finished:
         run.log_event("stopped", step=progress.step)
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
         console.note(f"the same command goes on from there; or: openmanus-rl train trainer.resume={run.path}")
         raise KeyboardInterrupt
+    run.log_event("finished", step=progress.step)
     run.write_summary(
         {
             "env": config.world_names,
@@ -100,7 +103,6 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
             "steps": progress.step,
         }
     )
-    run.log_event("finished", step=progress.step)
     checkpoint = trainer.checkpoints.latest()
     console.summary(
         RunReport(

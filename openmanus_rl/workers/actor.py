@@ -1,5 +1,6 @@
 """The actor: the policy's weights and how they change. The reference is an actor that never does."""
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
 from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "actor"
-OPTIMISER_FILE = "actor_optimiser.pt"
+OPTIMISER_DIRECTORY = "actor_optimiser"
 
 
 class Policy(nn.Module):
@@ -89,6 +91,7 @@ class ActorWorker(ReferenceWorker):
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
         self.optimiser = Optimiser(self.model, config.actor, steps)
+        self.saving = Saving()
 
     @property
     def has_adapters(self) -> bool:
@@ -142,15 +145,23 @@ class ActorWorker(ReferenceWorker):
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`actor/`, a Hugging Face directory or peft's, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = self.weights(), self.optimiser.state_dict()
-        if rank() != 0:
-            return
-        if self.has_adapters:
-            lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, checkpoint / MODEL_DIRECTORY)
-        else:
-            save_model(self.model, self.tokenizer, checkpoint / MODEL_DIRECTORY, weights)
-        torch.save(state, checkpoint / OPTIMISER_FILE)
+        """Begin to write `actor/`, a Hugging Face directory or peft's, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights, directory = copied(self.weights()), checkpoint / MODEL_DIRECTORY
+        if rank() == 0 and self.has_adapters:
+            self.saving.begin(
+                lambda: lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, directory)
+            )
+        elif rank() == 0:
+            self.saving.begin(lambda: save_model(self.model, self.tokenizer, directory, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
@@ -160,7 +171,12 @@ class ActorWorker(ReferenceWorker):
             load_whole_state(self.model, lora.named_for_module(lora.read_adapters(directory)))
         else:
             load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    def scale_lr(self, factor: float) -> None:
+        """Learn with another step from here on."""
+        self.optimiser.scale_lr(factor)
 
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         model = super()._load_model(model_dir)

@@ -45,6 +45,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
     r"openmanus-rl eval (?!--endpoint).*": ["--n", "2"],
+    r"openmanus-rl export .*": [],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
     r"openmanus-rl sft (?!--data solved).*": TINY_MODEL,
@@ -87,6 +88,8 @@ COVERED = {
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
+    r"python bench/credit\.py": "tests/algorithms/test_credit_benches.py::test_the_bench_of_credit_runs",
+    r"python bench/estimators\.py.*": "tests/algorithms/test_credit_benches.py::test_the_bench_of_estimators_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/async_training\.py": (
         "tests/trainer/test_async_figures.py::test_a_step_takes_as_long_as_the_longer_of_playing_and_training"

@@ -248,6 +248,7 @@ def test_a_saved_actor_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = actor_worker(model_dir, **config)
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
 
     resumed = actor_worker(model_dir, **config)
     shared_with_the_engine = resumed.model.get_output_embeddings().weight

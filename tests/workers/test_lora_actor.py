@@ -60,6 +60,7 @@ def test_a_saved_actor_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = lora_actor(model_dir)
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     saved = {path.name for path in (tmp_path / "actor").iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= saved
     assert "model.safetensors" not in saved
@@ -74,6 +75,7 @@ def test_engines_are_given_the_adapters_by_the_names_that_peft_saves(model_dir, 
     worker = lora_actor(model_dir, {"target_modules": ["q_proj", "v_proj"]})
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     weights, saved = worker.weights(), read_adapters(tmp_path / "actor")
     assert weights.keys() == saved.keys()
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in weights
