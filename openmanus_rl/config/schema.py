@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from openmanus_rl.config.base import Config
 
@@ -338,6 +338,12 @@ class GuardConfig(Config):
     """With rollback: what the actor's learning rate is multiplied by."""
     max_rollbacks: int = Field(3, ge=1)
     """With rollback: how often; the next collapse ends the run."""
+
+    @field_validator("action", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        """YAML takes a bare `off` for false."""
+        return "off" if value is False else value
 
 
 class TrackingConfig(Config):
