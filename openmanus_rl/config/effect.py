@@ -32,6 +32,8 @@ _FINE_TUNING = (
     "model.path",
     "model.tiny.*",
     "model.max_context",
+    "model.keep_history",
+    "model.chat_options*",
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
@@ -39,7 +41,7 @@ _FINE_TUNING = (
     "trainer.seed",
     "trainer.threads",
 )
-_WORLD = ("env.name", "env.options*")
+_WORLD = ("env.name", "env.options*", "envs*")
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -48,22 +50,26 @@ USED_BY = {
         "data.train_tasks",
         "warm_start.demonstrations",
         "warm_start.error_rate",
+        "warm_start.env_options*",
         "agent.template",
-        "agent.max_turns",
+        "agent.max_turns*",
     ),
-    "sft --data": _FINE_TUNING,
+    "sft --data": (*_FINE_TUNING, "envs*", "agent.template"),
     "eval": (
         "env.*",
+        "envs*",
         "data.dir",
         "data.validation_*",
         "model.max_context",
+        "model.keep_history",
+        "model.chat_options*",
         "agent.*",
         "rollout.engine",
         "rollout.vllm.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
-        "rollout.validation_temperature",
+        "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
         "trainer.seed",
@@ -102,7 +108,7 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if not config.warm_starts:
         idle = ["epochs", "lr", "batch_tokens"]
         if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
-            idle += ["demonstrations", "error_rate"]
+            idle += ["demonstrations", "error_rate", "env_options*"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.rollout.engine != "vllm":
@@ -114,15 +120,26 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         executor = f"trainer.executor={config.trainer.executor}"
         rules.append(("cluster.*", executor, "set trainer.executor=ray"))
         rules.append(("trainer.max_restarts", executor, "set trainer.executor=ray"))
+    if config.agent.context.kind == "full":
+        rules.append(("agent.context.turns", "agent.context.kind=full", "set agent.context.kind=window or summary"))
+    if config.agent.context.kind != "summary":
+        kind = f"agent.context.kind={config.agent.context.kind}"
+        for name in ("max_summary_tokens", "train_summaries"):
+            rules.append((f"agent.context.{name}", kind, "set agent.context.kind=summary"))
+    if config.envs:
+        rules.append(("env.*", "envs names the worlds of the run", "remove envs"))
+    sections = {"env": config.env, **{f"envs.{name}": world for name, world in config.envs.items()}}
+    for section, world in sections.items():
+        if world.urls:
+            for name in ("num_servers", "base_port"):
+                reason = f"{section}.urls names servers that run already"
+                rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
     if config.guard.action == "off":
         for name in ("sensitivity", "patience", "history", "least_history"):
             rules.append((f"guard.{name}", "guard.action=off", "set guard.action=warn, stop or rollback"))
     if config.guard.action != "rollback":
         for name in ("lr_factor", "max_rollbacks"):
             rules.append((f"guard.{name}", f"guard.action={config.guard.action}", "set guard.action=rollback"))
-    if config.env.urls:
-        rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
-        rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))
     return rules
 
 

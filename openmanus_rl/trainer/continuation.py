@@ -18,12 +18,17 @@ _MAY_CHANGE = (
     "env.base_port",
     "env.urls",
     "env.request_timeout",
+    "envs.*.num_servers",
+    "envs.*.base_port",
+    "envs.*.urls",
+    "envs.*.request_timeout",
     "data.dir",
     "rollout.concurrency",
     "rollout.episode_timeout",
     "rollout.retries",
     "*.micro_batch_tokens",
     "trainer.steps",
+    "trainer.max_seconds",
     "trainer.runs_dir",
     "trainer.name",
     "trainer.name_suffix",
@@ -93,7 +98,13 @@ def take_over(run: RunDirectory, config: RunConfig, changed: dict[str, list[Any]
 def _refuse_finished(run: RunDirectory, config: RunConfig) -> None:
     if not run.summary.exists():
         return
-    steps = json.loads(run.summary.read_text())["steps"]
+    summary = json.loads(run.summary.read_text())
+    steps, limit = summary["steps"], config.trainer.max_seconds
+    if limit is not None and limit <= summary["train_seconds"]:
+        raise UserError(
+            f"{run.path} is finished: it has trained for {summary['train_seconds']:.0f} seconds.",
+            f"Train it further with trainer.max_seconds={2 * limit:g}, or start a new run with trainer.resume=never.",
+        )
     if config.trainer.steps <= steps:
         raise UserError(
             f"{run.path} is finished: its {steps} steps are done.",

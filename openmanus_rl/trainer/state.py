@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from openmanus_rl.algorithms.kl_control import KLController
-from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.data.sampler import Sampler
 from openmanus_rl.trainer.guard import Guard
 from openmanus_rl.trainer.roles import Roles
 
@@ -37,7 +37,7 @@ class Progress:
 
 
 def stage_state(
-    directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, guard: Guard, progress: Progress
+    directory: Path, roles: Roles, sampler: Sampler, kl_control: KLController, guard: Guard, progress: Progress
 ) -> Callable[[], None]:
     """Take a copy of everything for a checkpoint directory; what is returned waits until all of it is written there."""
     state: dict[str, Any] = {
@@ -52,7 +52,7 @@ def stage_state(
     return roles.saved
 
 
-def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, guard: Guard) -> Progress:
+def read_state(directory: Path, roles: Roles, sampler: Sampler, kl_control: KLController, guard: Guard) -> Progress:
     """Put a checkpoint's state back into its owners."""
     state = torch.load(directory / STATE_FILE, weights_only=True)
     roles.load(directory)

@@ -183,3 +183,16 @@ def test_a_finished_run_says_so_and_goes_on_for_more_steps(place, grpo_run):
     train(place.config(*moved, "trainer.steps=4"))
     assert steps_of(run) == [0, 1, 2, 3, 4]
     assert json.loads((run / "summary.json").read_text())["steps"] == 4
+
+
+def test_a_run_that_is_out_of_time_is_finished_measured_and_goes_on_only_with_more_time(place, grpo_run):
+    words = [f"model.path={grpo_run / 'initial_model'}", "trainer.name=timed", "trainer.steps=100000"]
+    run = train(place.config(*words, "trainer.max_seconds=0.001"))
+    assert steps_of(run) == [0, 1]
+    assert "val/success/rate" in json_lines(run / "metrics.jsonl")[-1], "the last step is measured whenever it comes"
+    again = [*words, f"trainer.resume={run}"]
+    with pytest.raises(UserError, match=r"it has trained for \d+ seconds\.\n.*trainer\.max_seconds"):
+        train(place.config(*again, "trainer.max_seconds=0.001"))
+    trained = json.loads((run / "summary.json").read_text())["train_seconds"]
+    train(place.config(*again, f"trainer.max_seconds={trained + 0.2}"))
+    assert steps_of(run)[-1] >= 2
