@@ -423,6 +423,12 @@ class GuardConfig(Config):
     max_rollbacks: int = Field(3, ge=1)
     """With rollback: how often; the next collapse ends the run."""
 
+    @field_validator("action", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        """YAML takes a bare `off` for false."""
+        return "off" if value is False else value
+
 
 class TrackingConfig(Config):
     """What a run writes down beside its metrics."""

@@ -200,7 +200,7 @@ class Guard:
         usual = median(past) if past else None
         if not math.isfinite(value) or signal.scale(value) > signal.limit:
             return Reading(signal, value, usual)
-        if usual is None or len(past) < self.config.least_history:
+        if len(past) < self.config.least_history:
             return None
         scaled = [signal.scale(entry) for entry in past]
         centre = median(scaled)
@@ -218,7 +218,6 @@ class Guard:
         return SUCCESS in seen and bool(past) and seen[SUCCESS] >= median(past)
 
     def _is_collapse(self, readings: tuple[Reading, ...]) -> bool:
-        if any(not math.isfinite(r.value) or r.signal.scale(r.value) > r.signal.limit for r in readings):
-            return True
         lasting = [r for r in readings if self._out[r.signal.metric] >= self.config.patience]
-        return any(r.signal.grave for r in lasting) or len(lasting) > 1
+        beyond_measure = any(not math.isfinite(r.value) or r.signal.scale(r.value) > r.signal.limit for r in readings)
+        return beyond_measure or any(r.signal.grave for r in lasting) or len(lasting) > 1

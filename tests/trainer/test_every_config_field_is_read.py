@@ -92,7 +92,10 @@ def reads(shared_place, tmp_path_factory):
     adapters = ["model.lora.rank=2", "model.lora.target_modules=[q_proj]"]
     with_adapters = place.config(*short, *adapters, "algorithm.kl.where=loss", "trainer.deterministic=true")
     on_ray = place.config(*short, "trainer.executor=ray", "cluster.roles.rollout=main")
+    collapse = ["guard.action=rollback", "guard.lr_factor=0.001", "guard.least_history=1", "rollout.group_size=8"]
+    collapsing = place.config("trainer.steps=2", "data.validation_tasks=4", "actor.lr=0.2", *collapse)
     with recorded_reads() as read["train"]:
+        train(collapsing)
         run = train(kl_in_reward)
         train(kl_in_loss)
         train(with_adapters)

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from openmanus_rl.config.load import config_from_dict
 from openmanus_rl.models.value import ValueModel
-from openmanus_rl.tracking.checkpoints import find_damage
+from openmanus_rl.tracking.checkpoints import best_checkpoint, find_damage
 
 
 @pytest.fixture(params=["grpo", "ppo"])
@@ -109,7 +109,8 @@ def test_the_summary_says_what_came_of_it(run):
 
 def test_the_last_checkpoints_are_whole_and_load_with_transformers(run):
     checkpoints = sorted((run / "checkpoints").iterdir())
-    assert [path.name for path in checkpoints] == ["step_000002", "step_000003"]
+    kept = {"step_000002", "step_000003", best_checkpoint(run / "checkpoints").path.name}
+    assert {path.name for path in checkpoints} == kept
     for path in checkpoints:
         assert find_damage(path) is None
         model = AutoModelForCausalLM.from_pretrained(path / "actor")
@@ -132,4 +133,8 @@ def test_no_environment_server_outlives_its_run(run):
 
 
 def test_what_happened_is_in_the_events(run):
-    assert [line["event"] for line in json_lines(run / "events.jsonl")] == ["started", "finished"]
+    assert [line["event"] for line in json_lines(run / "events.jsonl")] == [
+        "started",
+        *["checkpoint"] * 3,
+        "finished",
+    ]
