@@ -40,6 +40,7 @@ def update_batch(rows: Sequence[np.ndarray], prompts: Sequence[int], groups: Seq
             "attention_mask": attention,
             "response_mask": mask,
             "old_log_probs": -5.0 * mask,
+            "rollout_log_probs": -5.0 * mask,
             "advantages": torch.randn(mask.shape, generator=dice) * mask,
             "episode_index": torch.arange(len(rows)),
             "group_index": torch.tensor(groups),

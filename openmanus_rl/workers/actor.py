@@ -1,5 +1,6 @@
 """The actor: the policy's weights and how they change. The reference is an actor that never does."""
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,15 +23,17 @@ from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.precision import keep_only_inputs, passes_in
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
 from openmanus_rl.workers.sharding import layers_of, load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "actor"
-OPTIMISER_FILE = "actor_optimiser.pt"
+OPTIMISER_DIRECTORY = "actor_optimiser"
 
 
 class Policy(nn.Module):
@@ -102,6 +105,7 @@ class ActorWorker(ReferenceWorker):
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
         self.optimiser = Optimiser(self._learner(), config.actor, steps, Path(config.trainer.cache_dir))
+        self.saving = Saving()
 
     @property
     def has_adapters(self) -> bool:
@@ -124,10 +128,10 @@ class ActorWorker(ReferenceWorker):
         """
         metrics = MetricSums()
         with lora.dropout_on(self.model) if self.has_adapters else nullcontext():
-            for mini in mini_batches(data, self.config.actor, seed):
-                self._accumulate_gradient(mini, metrics)
+            for number, mini in enumerate(mini_batches(data, self.config.actor, seed)):
+                self._accumulate_gradient(mini, metrics, weights_unchanged=number == 0)
                 metrics.add("actor/grad_norm", self.optimiser.step(), 1)
-        return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
+        return DataProto(meta_info={"metrics": {**with_deviation(metrics.means()), "actor/lr": self.optimiser.lr}})
 
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
@@ -155,15 +159,23 @@ class ActorWorker(ReferenceWorker):
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`actor/`, a Hugging Face directory or peft's, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = self.weights(), self.optimiser.state_dict()
-        if rank() != 0:
-            return
-        if self.has_adapters:
-            lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, checkpoint / MODEL_DIRECTORY)
-        else:
-            save_model(self.model, self.tokenizer, checkpoint / MODEL_DIRECTORY, weights)
-        torch.save(state, checkpoint / OPTIMISER_FILE)
+        """Begin to write `actor/`, a Hugging Face directory or peft's, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights, directory = copied(self.weights()), checkpoint / MODEL_DIRECTORY
+        if rank() == 0 and self.has_adapters:
+            self.saving.begin(
+                lambda: lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, directory)
+            )
+        elif rank() == 0:
+            self.saving.begin(lambda: save_model(self.model, self.tokenizer, directory, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
@@ -173,7 +185,12 @@ class ActorWorker(ReferenceWorker):
             load_whole_state(self.model, lora.named_for_module(lora.read_adapters(directory)))
         else:
             load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    def scale_lr(self, factor: float) -> None:
+        """Learn with another step from here on."""
+        self.optimiser.scale_lr(factor)
 
     def _learner(self) -> nn.Module:
         """Whose weights the optimiser changes."""
@@ -185,21 +202,33 @@ class ActorWorker(ReferenceWorker):
             lora.add_adapters(model, self.config.model.lora, self.config.trainer.seed)
         return model
 
-    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
-        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums, weights_unchanged: bool = False) -> None:
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch.
+
+        While the update has not yet changed the weights, the log-probs that the loss needs also tell how far the
+        engine's are from them.
+        """
         mini = placed(mini)
         columns = mini.batch
         denominators = Denominators.of(
             columns["response_mask"], columns["episode_index"], length_norm=self.config.agent.max_episode_tokens
         )
         for micro in iterate_micro_batches(mini, self.planner, own_rows(mini)):
-            self._loss(micro, columns[micro.rows], denominators.select(micro.rows), metrics).backward()
+            rows = columns[micro.rows]
+            loss, log_probs = self._loss(micro, rows, denominators.select(micro.rows), metrics)
+            if weights_unchanged:
+                mask = rows["response_mask"]
+                trainer = self._without_dropout(log_probs, micro, mask)
+                note_gap(metrics, rows["rollout_log_probs"][mask], trainer[mask])
+            loss.backward()
             metrics.add("perf/token_reuse", micro.row_tokens, micro.computed)
 
-    def _loss(self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums) -> Tensor:
-        """The micro-batch's part of the loss; `columns` and `denominators` are those of its rows."""
+    def _loss(
+        self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums
+    ) -> tuple[Tensor, Tensor]:
+        """The micro-batch's part of the loss, and its log-probs; `columns` and `denominators` are those of its rows."""
         log_probs, entropy = self._forward(micro, columns["response_mask"])
-        return self._policy_loss(log_probs, entropy, columns, denominators, metrics)
+        return self._policy_loss(log_probs, entropy, columns, denominators, metrics), log_probs
 
     def _policy_loss(
         self, log_probs: Tensor, entropy: Tensor, columns: TensorDict, denominators: Denominators, metrics: MetricSums
@@ -224,3 +253,10 @@ class ActorWorker(ReferenceWorker):
         for name, value in token_loss.sums.items():
             metrics.add(f"actor/{name}", value, tokens)
         return aggregate(total, mask, algorithm.aggregation, denominators)
+
+    def _without_dropout(self, log_probs: Tensor, micro: MicroBatch, mask: Tensor) -> Tensor:
+        """The log-probs as an engine computes them; once more, if these come from adapters that dropped inputs."""
+        if not (self.has_adapters and self.config.model.lora.dropout):
+            return log_probs.detach()
+        with torch.no_grad(), lora.dropout_off(self.model):
+            return self._forward(micro, mask)[0]

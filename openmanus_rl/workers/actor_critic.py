@@ -21,6 +21,7 @@ from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.parallel import rank
 from openmanus_rl.workers.precision import passes_in
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import copied
 from openmanus_rl.workers.sharding import load_whole_state, whole_state
 from openmanus_rl.workers.updates import MetricSums
 
@@ -64,9 +65,9 @@ class ActorCriticWorker(ActorWorker):
     def save(self, checkpoint: Path) -> None:
         """As the actor's, with the critic's head beside it."""
         super().save(checkpoint)
-        head = whole_state(self.policy.value_head)
+        head = copied(whole_state(self.policy.value_head))
         if rank() == 0:
-            save_file(head, checkpoint / HEAD_FILE)
+            self.saving.begin(lambda: save_file(head, checkpoint / HEAD_FILE))
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
@@ -85,10 +86,12 @@ class ActorCriticWorker(ActorWorker):
             log_probs, entropy, after = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
         return log_probs, entropy, after
 
-    def _loss(self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums) -> Tensor:
+    def _loss(
+        self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums
+    ) -> tuple[Tensor, Tensor]:
         log_probs, entropy, after = self._pass(micro)
         mask, critic = columns["response_mask"], self.config.critic
-        of_policy = self._policy_loss(
-            to_responses(log_probs, micro, mask), to_responses(entropy, micro, mask), columns, denominators, metrics
-        )
-        return of_policy + critic.coefficient * critic_loss(after, micro, columns, denominators, critic, metrics)
+        log_probs, entropy = to_responses(log_probs, micro, mask), to_responses(entropy, micro, mask)
+        of_policy = self._policy_loss(log_probs, entropy, columns, denominators, metrics)
+        of_critic = critic_loss(after, micro, columns, denominators, critic, metrics)
+        return of_policy + critic.coefficient * of_critic, log_probs

@@ -1,5 +1,6 @@
 """The critic: what a state is worth, before each sampled token and after the last one."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.precision import keep_only_inputs, passes_in
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
 from openmanus_rl.workers.sharding import layers_of, load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "critic"
-OPTIMISER_FILE = "critic_optimiser.pt"
+OPTIMISER_DIRECTORY = "critic_optimiser"
 
 
 @worker("critic")
@@ -42,6 +44,7 @@ class CriticWorker:
         shard(self.model, self.model.trunk)
         steps = config.trainer.steps * self.critic.epochs * self.critic.mini_batches
         self.optimiser = Optimiser(self.model, self.critic, steps, Path(config.trainer.cache_dir))
+        self.saving = Saving()
 
     @dispatch(Dispatch.SPLIT)
     @torch.no_grad()
@@ -64,17 +67,25 @@ class CriticWorker:
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`critic/`, the value model as a directory, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = whole_state(self.model), self.optimiser.state_dict()
+        """Begin to write `critic/`, the value model as a directory, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights = copied(whole_state(self.model))
         if rank() == 0:
-            self.model.save(checkpoint / MODEL_DIRECTORY, weights)
-            torch.save(state, checkpoint / OPTIMISER_FILE)
+            self.saving.begin(lambda: self.model.save(checkpoint / MODEL_DIRECTORY, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
         load_whole_state(self.model, ValueModel.load(checkpoint / MODEL_DIRECTORY).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
 
     def _values(self, micro: MicroBatch) -> Tensor:
         """The value after each place."""

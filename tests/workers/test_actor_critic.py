@@ -71,6 +71,7 @@ def test_a_saved_one_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = actor_critic(model_dir, lr=3e-3)
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     resumed = actor_critic(model_dir, lr=3e-3)
     resumed.load(tmp_path)
     assert torch.equal(parameters(resumed.policy), parameters(worker.policy))

@@ -115,6 +115,7 @@ def test_a_state_in_a_file_takes_the_same_steps_and_is_nowhere_else(model_dir, b
         getattr(worker, update)(batch, 0)
         assert bool(mapped_files(tmp_path / "cache")) == offload
         worker.save(tmp_path / str(offload))
+        worker.saving.wait()
         getattr(worker, update)(batch, 1)
         after.append(parameters(worker.model))
     states = [state for kinds in worker.optimiser.adamw.state.values() for state in kinds.values() if state.ndim]

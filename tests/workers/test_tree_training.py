@@ -50,7 +50,7 @@ def as_batch(rows, prompts, seed):
         "episode_index": torch.arange(len(rows)) // 2,
         "group_index": torch.zeros(len(rows), dtype=torch.long),
     }
-    for name in ("old_log_probs", "ref_log_prob", "advantages", "values", "returns"):
+    for name in ("old_log_probs", "rollout_log_probs", "ref_log_prob", "advantages", "values", "returns"):
         columns[name] = torch.randn(mask.shape, generator=dice)
     columns["old_log_probs"] -= 5.0
     columns["ref_log_prob"] -= 5.0
