@@ -2,7 +2,7 @@
 
     python bench/training.py
 
-32 rows of 40 to 400 tokens that share nothing, a Llama of five million weights, one thread. The other side is the bare
+16 rows of 40 to 400 tokens that share nothing, a Llama of five million weights, one thread. The other side is the bare
 model on each row by itself, without any padding, with its own loss; ours is the whole update: rows to micro-batches,
 log-probs, entropies, the policy's loss, clipping and AdamW. Both sides run in turn; seconds are of the process, which
 others on the machine do not lengthen.
@@ -20,9 +20,9 @@ from update_cases import VOCABULARY, actor, five_million_weights, update_batch
 
 from openmanus_rl.models.load import load_causal_lm
 
-ROWS, SHORTEST, LONGEST = 32, 40, 400
-ALTERNATIONS = 3
-LAYOUTS = ("auto", "packed", "sorted")
+ROWS, SHORTEST, LONGEST = 16, 40, 400
+ALTERNATIONS = 4
+LAYOUTS = ("auto", "sorted")
 
 
 def mixed_rows() -> list[np.ndarray]:
