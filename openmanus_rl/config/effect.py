@@ -66,9 +66,11 @@ USED_BY = {
         "agent.*",
         "rollout.engine",
         "rollout.vllm.*",
+        "rollout.endpoint.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
+        "rollout.failure_budget",
         "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
@@ -113,6 +115,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.rollout.engine != "vllm":
         rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
+    if config.rollout.engine != "endpoint":
+        rules.append(("rollout.endpoint.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=endpoint"))
+    if config.agent.program is not None:
+        for name in ("template", "max_turns", "context.*", "max_observation_tokens", "invalid_*"):
+            reason = f"agent.program={config.agent.program} decides what is said"
+            rules.append((f"agent.{name}", reason, "remove agent.program"))
     if not config.model.lora.rank:
         for name in ("alpha", "dropout", "target_modules"):
             rules.append((f"model.lora.{name}", "model.lora.rank=0: there are no adapters", "set model.lora.rank"))

@@ -128,6 +128,8 @@ class ContextConfig(Config):
 class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
+    program: str | None = None
+    """An agent written elsewhere that plays in the place of ours (docs/rollout.md), as module:function; unset: ours."""
     template: str = "react"
     """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
     max_turns: int | dict[int, int] = 16
@@ -179,12 +181,30 @@ class VllmConfig(Config):
     """Share of a GPU's memory that vLLM may take."""
 
 
+class EndpointConfig(Config):
+    """A model behind an OpenAI-compatible endpoint (rollout.engine=endpoint), for evaluation and demonstrations."""
+
+    url: str = ""
+    """Its address up to /v1, e.g. http://127.0.0.1:8000/v1."""
+    model: str = ""
+    """The model's name there."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; it may be unset for an endpoint that wants none."""
+    timeout: float = Field(120.0, gt=0)
+    """Seconds to wait for one answer."""
+    tries: int = Field(5, ge=1)
+    """Calls for one answer: after no answer, status 429 or 5xx it is asked again, after a pause that doubles."""
+    token_budget: int | None = Field(None, ge=1)
+    """Tokens, as the endpoint counts them, after which no more is asked; unset: no limit."""
+
+
 class RolloutConfig(Config):
     """How episodes are played for one training step."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: an engine on torch that shares the actor's weights where it can, or vLLM."""
+    engine: Literal["embedded", "vllm", "endpoint"] = "embedded"
+    """What samples: an engine on torch, on the actor's own weights where it can; vLLM; in eval only, an endpoint."""
     vllm: VllmConfig = VllmConfig()
+    endpoint: EndpointConfig = EndpointConfig()
     canary_tolerance: float | None = Field(None, gt=0)
     """Largest difference of log-probs between engine and trainer after a sync; unset: 1e-3, or 0.5 below float32."""
     tasks_per_step: int = Field(32, ge=1)
@@ -207,6 +227,10 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
+    failure_budget: float = Field(0.5, ge=0)
+    """Failed tries, as a share of the episodes to be played, above which the run stops and says why."""
+    oversample: int = Field(0, ge=0)
+    """Episodes of a task beyond group_size; when group_size have ended the rest are aborted, so short ones win."""
     refills: int = Field(0, ge=0)
     """Times in a step that groups whose episodes all did equally well are replaced by other tasks (DAPO)."""
 
@@ -342,6 +366,8 @@ class TrainerConfig(Config):
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False
     """The same bits from the same seed: also after a resume, and on Ray with one rank."""
+    max_logprob_gap: float = Field(0.5, gt=0)
+    """Mean difference of the engine's and the trainer's log-probs of a step's tokens above which the run stops."""
     max_restarts: int = Field(3, ge=0)
     """With executor=ray: how often a run that lost a process goes on from its last checkpoint by itself."""
     workers: dict[str, str] = Field(default_factory=dict)

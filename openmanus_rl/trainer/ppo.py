@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
@@ -34,7 +34,7 @@ from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.ahead import Rollout, StepsAhead
-from openmanus_rl.trainer.canary import probe
+from openmanus_rl.trainer.canary import check_drift, probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
@@ -145,6 +145,7 @@ class RayPPOTrainer:
                         step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics | timings.metrics())
+                check_drift(step_metrics, self.config.trainer.max_logprob_gap)
                 self.checkpoints.check()
                 collapse = self.guard.observe(self.progress.step, step_metrics)
                 if collapse is not None and self._goes_back(collapse):
@@ -240,9 +241,9 @@ class RayPPOTrainer:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
         if not len(batch):
             return {"actor/updated": 0.0}
-        assert_only_sampled_tokens_train(batch)
+        proven = assert_only_sampled_tokens_train(batch)
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
-        metrics = {"actor/updated": 1.0}
+        metrics = {"actor/updated": 1.0, "actor/proven_tokens": float(proven)}
         if self.roles.critic is not None:
             with timings.part("update_critic"):
                 metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
@@ -377,7 +378,7 @@ class RayPPOTrainer:
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""
-        failed = [episode for episode in episodes if not episode.stop_reason.is_sample]
+        failed = [episode for episode in episodes if episode.stop_reason in StopReason.failures()]
         if failed:
             first = failed[0]
             self.console.note(

@@ -9,6 +9,7 @@ import torch
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import directory_name
+from openmanus_rl.inference.endpoint import not_for_training
 from openmanus_rl.tracking.console import RunConsole, RunReport, Stage
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
@@ -27,6 +28,8 @@ def train(config: RunConfig) -> Path:
 
     Ctrl-C (or SIGTERM) in training finishes the step and saves; then `KeyboardInterrupt` is raised as anywhere else.
     """
+    if config.rollout.engine == "endpoint":
+        raise not_for_training()
     began = time.monotonic()
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)

@@ -19,6 +19,7 @@ from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.registry import worker
@@ -113,10 +114,10 @@ class ActorWorker(ReferenceWorker):
         """
         metrics = MetricSums()
         with lora.dropout_on(self.model) if self.has_adapters else nullcontext():
-            for mini in mini_batches(data, self.config.actor, seed):
-                self._accumulate_gradient(mini, metrics)
+            for number, mini in enumerate(mini_batches(data, self.config.actor, seed)):
+                self._accumulate_gradient(mini, metrics, weights_unchanged=number == 0)
                 metrics.add("actor/grad_norm", self.optimiser.step(), 1)
-        return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
+        return DataProto(meta_info={"metrics": {**with_deviation(metrics.means()), "actor/lr": self.optimiser.lr}})
 
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
@@ -183,8 +184,12 @@ class ActorWorker(ReferenceWorker):
             lora.add_adapters(model, self.config.model.lora, self.config.trainer.seed)
         return model
 
-    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
-        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums, weights_unchanged: bool = False) -> None:
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch.
+
+        While the update has not yet changed the weights, the log-probs that the loss needs also tell how far the
+        engine's are from them.
+        """
         mini = placed(mini)
         columns, algorithm = mini.batch, self.config.algorithm
         denominators = Denominators.of(
@@ -198,6 +203,9 @@ class ActorWorker(ReferenceWorker):
                 self.loss_options,
             )
             tokens = int(mask.sum())
+            if weights_unchanged:
+                trainer = self._without_dropout(log_probs, micro, mask)
+                note_gap(metrics, columns["rollout_log_probs"][micro.rows][mask], trainer[mask])
             policy_loss = token_loss.loss_RT
             if "correction_weights" in columns:
                 policy_loss = policy_loss * columns["correction_weights"][micro.rows]
@@ -212,3 +220,10 @@ class ActorWorker(ReferenceWorker):
             metrics.add("actor/entropy", entropy.detach().sum(), tokens)
             for name, value in token_loss.sums.items():
                 metrics.add(f"actor/{name}", value, tokens)
+
+    def _without_dropout(self, log_probs: Tensor, micro: MicroBatch, mask: Tensor) -> Tensor:
+        """The log-probs as an engine computes them; once more, if these come from adapters that dropped inputs."""
+        if not (self.has_adapters and self.config.model.lora.dropout):
+            return log_probs.detach()
+        with torch.no_grad(), lora.dropout_off(self.model):
+            return self._forward(micro, mask)[0]

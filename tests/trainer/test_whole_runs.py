@@ -38,6 +38,16 @@ def test_metrics_have_one_line_a_step_in_order(run):
     assert all(("critic/vf_loss" in line) == (algorithm(run) == "ppo") for line in lines[1:])
 
 
+def test_every_update_says_how_far_the_engine_was_from_the_trainer_and_of_how_many_tokens_it_is_proven(run):
+    for line in json_lines(run / "metrics.jsonl")[1:]:
+        if line["actor/updated"]:
+            assert 0 <= line["rollout/log_prob_gap_mean"] <= line["rollout/log_prob_gap_max"] < 1e-4
+            assert line["rollout/log_prob_gap_max"] > 0, "two ways to compute differ in their last bits"
+            episodes = json_lines(run / "episodes" / f"train_step_{line['step']:06d}.jsonl")
+            sampled = sum(sum(segment["mask"]) for episode in episodes for segment in episode["segments"])
+            assert 0 < line["actor/proven_tokens"] <= sampled
+
+
 def test_tensorboard_has_the_same_numbers(run):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
