@@ -150,12 +150,10 @@ def measure_memory(episodes: int = 10_000, turns: int = 12) -> None:
         "(wanted: at most 250)"
     )
     del played
-    gc.collect()
+    left = resident() - before
     alive = sum(type(thing) is Episode for thing in gc.get_objects())
-    again = agent.play(requests(episodes))
-    print(f"dropped, {alive} episodes are left; as many again: {(resident() - before) / 1e6:.0f} MB")
-    del again
     agent.close()
+    print(f"dropped, {alive} episodes are left, and {left / 1e6:.0f} MB that Python keeps for the next ones")
 
 
 def resident() -> int:
