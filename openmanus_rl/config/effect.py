@@ -35,6 +35,10 @@ _FINE_TUNING = (
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
+    "warm_start.packing",
+    "warm_start.validation_share",
+    "warm_start.patience",
+    "actor.micro_batch_tokens",
     "trainer.cache_dir",
     "trainer.seed",
     "trainer.threads",
@@ -100,11 +104,17 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if config.model.path != "tiny":
         rules.append(("model.tiny.*", f"model.path={config.model.path} is loaded, not built", "set model.path=tiny"))
     if not config.warm_starts:
-        idle = ["epochs", "lr", "batch_tokens"]
+        idle = ["epochs", "lr", "batch_tokens", "packing", "validation_share", "patience"]
         if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
-            idle += ["demonstrations", "error_rate"]
+            idle += ["data", "demonstrations", "error_rate"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
+    elif not config.warm_start.validation_share:
+        reason, remedy = "warm_start.validation_share=0 holds nothing out", "set warm_start.validation_share"
+        rules.append(("warm_start.patience", reason, remedy))
+    if config.warm_start.data is not None:
+        for name in ("demonstrations", "error_rate"):
+            rules.append((f"warm_start.{name}", "warm_start.data is given, so no expert plays", "remove that"))
     if config.rollout.engine != "vllm":
         rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
     if not config.model.lora.rank:

@@ -81,6 +81,8 @@ class WarmStartConfig(Config):
 
     enabled: bool | None = None
     """Unset: only for the tiny model, which knows nothing yet; any other is trained as it is."""
+    data: str | None = None
+    """Conversations to learn from (.json, .jsonl or .parquet, docs/self-improvement.md); unset: the expert plays."""
     demonstrations: int = Field(640, ge=1)
     """Episodes the demonstrator plays; where there are fewer training tasks, it plays them again."""
     error_rate: float = Field(0.5, ge=0, le=1)
@@ -91,6 +93,12 @@ class WarmStartConfig(Config):
     """Peak learning rate of AdamW."""
     batch_tokens: int = Field(4096, ge=1)
     """Tokens in one optimiser step."""
+    packing: bool | None = None
+    """Conversations one after another in a row, none seeing another; unset: on a GPU, while a CPU sorts by length."""
+    validation_share: float = Field(0.0, ge=0, lt=1)
+    """Share of the conversations that is held out: its loss is measured after each epoch, the best weights are kept."""
+    patience: int = Field(2, ge=1)
+    """Epochs without a lower validation loss after which it stops."""
 
 
 class AgentConfig(Config):
