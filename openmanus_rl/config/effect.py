@@ -28,9 +28,18 @@ def check_used(given: Iterable[str], verb: str) -> None:
             raise UserError(f"{key} has no effect on {verb}.", f"Remove it. {verb} reads: {', '.join(used)}.")
 
 
+def refuse_other_verbs(given: Iterable[str], verb: str) -> None:
+    """Refuse a given key of a section that is another verb's alone."""
+    for key in sorted(given):
+        section = key.partition(".")[0]
+        if section in ("evolve", "dpo"):
+            raise UserError(f"{key} has no effect on {verb}.", f"Remove it. It is for: openmanus-rl {section}.")
+
+
 _FINE_TUNING = (
     "model.path",
     "model.tiny.*",
+    "model.lora.*",
     "model.max_context",
     "warm_start.epochs",
     "warm_start.lr",
@@ -44,6 +53,29 @@ _FINE_TUNING = (
     "trainer.threads",
 )
 _WORLD = ("env.name", "env.options*")
+_SELF_PLAY = (
+    "env.*",
+    "data.*",
+    "model.path",
+    "model.tiny.*",
+    "model.max_context",
+    "warm_start.*",
+    "agent.*",
+    "rollout.engine",
+    "rollout.vllm.*",
+    "rollout.group_size",
+    "rollout.concurrency",
+    "rollout.temperature",
+    "rollout.validation_temperature",
+    "rollout.episode_timeout",
+    "rollout.retries",
+    "algorithm.reward_*",
+    "actor.micro_batch_tokens",
+    "trainer.cache_dir",
+    "trainer.seed",
+    "trainer.deterministic",
+    "trainer.threads",
+)
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -55,7 +87,9 @@ USED_BY = {
         "agent.template",
         "agent.max_turns",
     ),
-    "sft --data": _FINE_TUNING,
+    "sft --data": (*_FINE_TUNING, "env.name", "warm_start.data"),
+    "evolve": (*_SELF_PLAY, "model.lora.*", "evolve.*"),
+    "dpo": (*_SELF_PLAY, "model.lora.rank", "model.lora.alpha", "model.lora.target_modules", "dpo.*"),
     "eval": (
         "env.*",
         "data.dir",

@@ -101,6 +101,34 @@ class WarmStartConfig(Config):
     """Epochs without a lower validation loss after which it stops."""
 
 
+class EvolveConfig(Config):
+    """AgentEvol (openmanus-rl evolve): explore, keep what succeeds, fine-tune from the base, again."""
+
+    rounds: int = Field(3, ge=1)
+    """Times it explores and fine-tunes; 1 is rejection sampling."""
+    tasks: int = Field(512, ge=1)
+    """Training tasks explored in a round, each rollout.group_size times."""
+    keep_per_task: int = Field(1, ge=1)
+    """Episodes kept of a task over all rounds: the best that succeeded."""
+
+
+class DpoConfig(Config):
+    """DPO (openmanus-rl dpo) on a success and a failure of the same task."""
+
+    beta: float = Field(0.1, gt=0)
+    """How strongly the policy is held to where it started."""
+    tasks: int = Field(512, ge=1)
+    """Training tasks explored, each rollout.group_size times."""
+    pairs_per_task: int = Field(2, ge=1)
+    """Pairs taken of a task."""
+    epochs: int = Field(1, ge=1)
+    """Passes over the pairs."""
+    lr: float = Field(3e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    batch_pairs: int = Field(16, ge=1)
+    """Pairs in one optimiser step."""
+
+
 class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
@@ -345,6 +373,8 @@ class RunConfig(Config):
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
+    evolve: EvolveConfig = EvolveConfig()
+    dpo: DpoConfig = DpoConfig()
     agent: AgentConfig = AgentConfig()
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()

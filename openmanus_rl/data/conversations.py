@@ -6,6 +6,7 @@ Chat: `{"messages": [{"role": …, "content": …}, …]}`. An assistant's messa
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def messages_of(where: str, record: Mapping[str, Any]) -> tuple[Message, ...]:
         said = _list(where, "messages", record["messages"])
         messages = [_message(f"{where}, message {n}", turn, "role", "content") for n, turn in enumerate(said, start=1)]
     else:
-        raise UserError(f"{where} has neither conversations nor messages; it has {', '.join(record) or 'nothing'}.", _FORMS)
+        raise UserError(
+            f"{where} has neither conversations nor messages; it has {', '.join(record) or 'nothing'}.", _FORMS
+        )
     _check_turns(where, messages)
     return tuple(messages)
 
@@ -82,7 +85,7 @@ def _check_turns(where: str, messages: Sequence[Message]) -> None:
         raise UserError(f"{where} has no message of the assistant: there is nothing to learn from.")
     if answers[0] == 0:
         raise UserError(f"{where} begins with the assistant.", "Something must be said before its first message.")
-    for earlier, later in zip(answers, answers[1:], strict=False):
+    for earlier, later in pairwise(answers):
         if later - earlier != 2:
             raise UserError(
                 f"{where} has {later - earlier - 1} messages between the assistant's messages {earlier + 1} and "

@@ -50,19 +50,19 @@ def conversation_example(demonstration: Demonstration, renderer: ChatRenderer) -
         raise UserError(f"{demonstration.item_id}: {error}") from error
 
 
-def episode_examples(episode: Episode) -> list[Example]:
+def episode_examples(episode: Episode, learn_invalid: bool = False) -> list[Example]:
     """The segments of a played episode up to their last sampled token: what was sampled is learnt, token for token.
 
-    Answers without a valid action are seen and not learnt.
+    Answers without a valid action are seen and not learnt, unless `learn_invalid` says so.
     """
-    return [_segment_example(segment) for segment in episode.segments if segment.turns]
+    return [_segment_example(segment, learn_invalid) for segment in episode.segments if segment.turns]
 
 
-def _segment_example(segment: Segment) -> Example:
+def _segment_example(segment: Segment, learn_invalid: bool) -> Example:
     end = segment.turns[-1].end
     mask = [0] * end
     for turn in segment.turns:
-        if turn.invalid_reason is None:
+        if learn_invalid or turn.invalid_reason is None:
             mask[turn.start : turn.end] = [1] * len(turn.token_ids)
     return Example(segment.ids[:end], mask)
 
@@ -86,9 +86,7 @@ def layouts(examples: Sequence[Example], token_budget: int, packed: bool) -> Ite
 
 def log_prob_sums(model: PreTrainedModel, layout: Layout, count: int) -> Tensor:
     """The log-prob of what is learnt of each of `count` examples; 0 for those that are not in the pass."""
-    log_probs_RT, _ = token_log_probs(
-        model, layout.input_ids_RT, None, layout.position_ids_RT, layout.learnt_RT
-    )
+    log_probs_RT, _ = token_log_probs(model, layout.input_ids_RT, None, layout.position_ids_RT, layout.learnt_RT)
     return log_probs_RT.new_zeros(count).index_add(0, layout.example_RT.flatten(), log_probs_RT.flatten())
 
 

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on examples: the mean negative log-likelihood of what the assistant says, and of nothing else."""
+"""Supervised fine-tuning: the loss is the mean negative log-likelihood of what the assistant says."""
 
 import random
 from collections.abc import Callable, Sequence

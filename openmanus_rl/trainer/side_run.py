@@ -1,4 +1,4 @@
-"""The run directory of a verb beside `train` (`sft`, `evolve`, `dpo`): the same command goes on where it was stopped."""
+"""The run directory of `sft`, `evolve` and `dpo`: the same command goes on where it was stopped."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
