@@ -62,7 +62,7 @@ class Evolution:
         prepare_base(config, demonstrations, self.base, console.note)
         renderer = ChatRenderer(load_tokenizer(self.base))
         self.demonstrated = (
-            [conversation_example(each, renderer) for each in demonstrations] if config.warm_starts else []
+            [(each, conversation_example(each, renderer)) for each in demonstrations] if config.warm_starts else []
         )
         self.train = prepare_tasks(config, "train", config.data.train_tasks)
         self.validation = prepare_tasks(config, "validation", config.data.validation_tasks)
@@ -122,7 +122,10 @@ class Evolution:
         return {**episode_metrics(episodes), "evolve/kept": len(kept)}
 
     def _learn(self, number: int, home: Path) -> None:
-        examples: list[Example] = list(self.demonstrated)
+        """Round 0 learns from all demonstrations, as a warm start does; the others from none that is known to fail."""
+        examples: list[Example] = [
+            example for each, example in self.demonstrated if number == 0 or each.success is not False
+        ]
         if number:
             examples += [example for episode in read_episodes(home / KEPT) for example in episode_examples(episode)]
         if examples:

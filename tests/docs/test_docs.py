@@ -47,6 +47,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl eval .*": ["--n", "2"],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
+    r"openmanus-rl sft .*--data .*": ["trainer.threads=1"],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
@@ -84,6 +85,12 @@ COVERED = {
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
+    r"openmanus-rl evolve .*": (
+        "tests/trainer/test_self_improvement.py::test_a_stopped_evolution_goes_on_with_the_round_it_stood_in"
+    ),
+    r"openmanus-rl dpo .*": (
+        "tests/trainer/test_self_improvement.py::test_dpo_makes_a_model_that_prefers_what_succeeded"
+    ),
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",
