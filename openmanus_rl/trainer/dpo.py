@@ -71,10 +71,10 @@ def run_dpo(config: RunConfig, output: Path) -> Path:
         console.validation(steps, after.success)
         log.append(steps, last | after.metrics())
         log.close()
-        learning_curve(run.metrics, run.picture, f"{config.env.name}, DPO")
+        learning_curve(run.metrics, run.picture, f"{config.world_names}, DPO")
         run.write_summary(
             {
-                "env": config.env.name,
+                "env": config.world_names,
                 "algorithm": "dpo",
                 "pairs": len(pairs),
                 "steps": steps,

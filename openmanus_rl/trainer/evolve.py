@@ -7,7 +7,7 @@ the episodes that were kept, and mistakes of a round do not add up.
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -18,12 +18,12 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import write_json, write_text, written_aside
-from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.tracking.console import RunConsole
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
+from openmanus_rl.trainer.agents import make_renderer
 from openmanus_rl.trainer.examples import Example, conversation_example, episode_examples
 from openmanus_rl.trainer.inputs import prepare_base, prepare_demonstrations, prepare_tasks
 from openmanus_rl.trainer.metrics import episode_metrics
@@ -52,7 +52,9 @@ def run_evolve(config: RunConfig, output: Path) -> Path:
 class Evolution:
     """The rounds of one run. Round 0 is the base fine-tuned on the demonstrations alone, if there are any."""
 
-    def __init__(self, config: RunConfig, run: RunDirectory, env_urls: list[str], console: RunConsole) -> None:
+    def __init__(
+        self, config: RunConfig, run: RunDirectory, env_urls: Mapping[str, list[str]], console: RunConsole
+    ) -> None:
         self.config, self.run, self.env_urls, self.console = config, run, env_urls, console
         needs_demonstrations = config.warm_starts or config.model.path == "tiny"
         demonstrations = (
@@ -60,7 +62,7 @@ class Evolution:
         )
         self.base = run.path / BASE
         prepare_base(config, demonstrations, self.base, console.note)
-        renderer = ChatRenderer(load_tokenizer(self.base))
+        renderer = make_renderer(config, load_tokenizer(self.base))
         self.demonstrated = (
             [(each, conversation_example(each, renderer)) for each in demonstrations] if config.warm_starts else []
         )
@@ -89,10 +91,10 @@ class Evolution:
         """The last round's model, a picture and the summary."""
         with written_aside(self.run.path / MODEL) as aside:
             shutil.copytree(self._model(self.config.evolve.rounds), aside)
-        learning_curve(self.run.metrics, self.run.picture, f"{self.config.env.name}, AgentEvol (a step is a round)")
+        learning_curve(self.run.metrics, self.run.picture, f"{self.config.world_names}, AgentEvol (a step is a round)")
         self.run.write_summary(
             {
-                "env": self.config.env.name,
+                "env": self.config.world_names,
                 "algorithm": "evolve",
                 "rounds": self.config.evolve.rounds,
                 "success": [success(metrics).to_dict() for metrics in self.measured],

@@ -1,6 +1,6 @@
 """A model plays: exploring training tasks for `evolve` and `dpo`, and being measured on held-out ones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 
 
 @contextmanager
-def playing(config: RunConfig, model: Path, env_urls: list[str]) -> Iterator[OpenManusAgent]:
+def playing(config: RunConfig, model: Path, env_urls: Mapping[str, list[str]]) -> Iterator[OpenManusAgent]:
     """An agent that samples from the model at `model`, for as long as the block lasts."""
     rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
     with (

@@ -9,10 +9,10 @@ from transformers import PreTrainedModel
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.files import written_aside
 from openmanus_rl.models import lora
-from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
 from openmanus_rl.tracking.console import RunConsole, StepReport
 from openmanus_rl.tracking.metrics import MetricsLog
+from openmanus_rl.trainer.agents import make_renderer
 from openmanus_rl.trainer.examples import Example, conversation_example
 from openmanus_rl.trainer.inputs import prepare_base, prepare_demonstrations
 from openmanus_rl.trainer.sft import FineTuning, fitting, split
@@ -32,7 +32,7 @@ def run_sft(config: RunConfig, output: Path) -> Path:
     with side_run(output, config) as run, RunConsole(config.warm_start.epochs) as console:
         demonstrations = prepare_demonstrations(config, run.path / DEMONSTRATIONS, console.note)
         prepare_base(config, demonstrations, run.path / BASE, console.note)
-        renderer = ChatRenderer(load_tokenizer(run.path / BASE))
+        renderer = make_renderer(config, load_tokenizer(run.path / BASE))
         examples = [conversation_example(each, renderer) for each in demonstrations]
         kept = fitting(examples, config.model.max_context)
         if len(kept) < len(examples):

@@ -50,6 +50,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl sft .*--data .*": ["trainer.threads=1"],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
+    r"openmanus-rl plan( .*)?": TINY_RUN,
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
@@ -84,6 +85,12 @@ COVERED = {
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"python bench/async_training\.py": (
+        "tests/trainer/test_async_figures.py::test_a_step_takes_as_long_as_the_longer_of_playing_and_training"
+    ),
+    r"python bench/async_training\.py --success": (
+        "tests/trainer/test_async_figures.py::test_playing_ahead_learns_as_well_as_taking_turns"
+    ),
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"openmanus-rl evolve .*": (
         "tests/trainer/test_self_improvement.py::test_a_stopped_evolution_goes_on_with_the_round_it_stood_in"
