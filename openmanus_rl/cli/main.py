@@ -48,7 +48,7 @@ def main() -> None:
 
 
 _OF_MODELS = {"torch", "transformers", "tokenizers", "safetensors", "gguf", "peft"}
-_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib"}
+_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib", "math_verify", "sacrebleu"}
 """What the package goes without where only worlds are served."""
 
 

@@ -206,6 +206,9 @@ def _ignored_by_credit(config: RunConfig, requires: Set[str], credit: str) -> li
     if algorithm.reward_allocation != "discounted":
         reason = f"algorithm.reward_allocation={algorithm.reward_allocation}"
         rules.append(("algorithm.reward_discount", reason, "set algorithm.reward_allocation=discounted"))
+    if "llm_judge" not in algorithm.reward_score_fn:
+        reason = f"algorithm.reward_score_fn={algorithm.reward_score_fn} asks no judge"
+        rules.append(("algorithm.reward_judge.*", reason, "add llm_judge to algorithm.reward_score_fn"))
     if not algorithm.reward_overlong_buffer:
         reason, remedy = "algorithm.reward_overlong_buffer=0", "set algorithm.reward_overlong_buffer"
         rules.append(("algorithm.reward_overlong_penalty", reason, remedy))

@@ -269,6 +269,23 @@ class CorrectionConfig(Config):
     """Episodes whose mean ratio a token is outside 1/band to band get no loss; unset: all do."""
 
 
+class JudgeConfig(Config):
+    """The language model that the reward `llm_judge` asks; its key, if it wants one, is in OPENAI_API_KEY."""
+
+    url: str = "http://127.0.0.1:8000/v1"
+    """An OpenAI-compatible endpoint, up to and with its version."""
+    model: str | None = None
+    """The judge's name there."""
+    instructions: str | None = None
+    """What the judge is told; unset: to end with `Score: X` from 0 to 1, which yours must ask for too."""
+    timeout: float = Field(60.0, gt=0)
+    """Seconds for one episode, tries included; then its score counts as one that could not be had."""
+    budget: int = Field(10_000, ge=1)
+    """Requests that one call of the program may send; the next is an error."""
+    max_tokens: int = Field(512, ge=1)
+    """Tokens of a judge's answer."""
+
+
 class AlgorithmConfig(Config):
     """What credit is, and what the policy's loss is."""
 
@@ -294,6 +311,7 @@ class AlgorithmConfig(Config):
     """With reward_allocation=discounted: a turn's share of the score, relative to the turn after it."""
     reward_on_error: Literal["stop", "fail"] = "stop"
     """A score function that raises: the run stops and shows the episode, or the episode counts as failed."""
+    reward_judge: JudgeConfig = JudgeConfig()
     reward_overlong_buffer: int = Field(0, ge=0)
     """The score falls over the last so many tokens below agent.max_episode_tokens (DAPO); 0: it does not."""
     reward_overlong_penalty: float = Field(1.0, gt=0)

@@ -82,7 +82,7 @@ def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget):
     loss = dpo_loss(log_probs[:, 0], log_probs[:, 1], reference[:, 0], reference[:, 1], 0.5).loss_P.mean()
     loss.backward()
     expected = torch.cat([weight.grad.flatten() for weight in model.parameters()])
-    assert metrics["train/loss"] == pytest.approx(float(loss), abs=1e-5)
+    assert metrics["train/loss"] == pytest.approx(loss.item(), abs=1e-5)
     assert torch.allclose(gradient, expected, atol=1e-5)
 
 
