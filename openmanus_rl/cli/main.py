@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, improve, models, plan, play, replay, train
+from openmanus_rl.cli import data, env, evaluation, export, improve, models, plan, play, replay, train
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -24,6 +24,7 @@ app.command(name="sft")(improve.sft)
 app.command(name="evolve")(improve.evolve)
 app.command(name="dpo")(improve.dpo)
 app.command(name="eval")(evaluation.evaluate)
+app.command(name="export")(export.export)
 app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
 app.add_typer(env.app, name="env")

@@ -64,7 +64,7 @@ def _segment_example(segment: Segment, learn_invalid: bool) -> Example:
     for turn in segment.turns:
         if learn_invalid or turn.invalid_reason is None:
             mask[turn.start : turn.end] = [1] * len(turn.token_ids)
-    return Example(segment.ids[:end], mask)
+    return Example(list(segment.ids[:end]), mask)
 
 
 def layouts(examples: Sequence[Example], token_budget: int, packed: bool) -> Iterator[Layout]:
