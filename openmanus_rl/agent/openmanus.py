@@ -14,7 +14,7 @@ import uvloop
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import EngineFailure, EpisodeRequest, Player, play_episode
-from openmanus_rl.agent.records import write_episodes
+from openmanus_rl.agent.records import RecordDetails, write_episodes
 from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
 from openmanus_rl.agent.rows import episodes_to_rows, objects
 from openmanus_rl.config.schema import AgentConfig
@@ -74,7 +74,8 @@ class OpenManusAgent:
         results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]
         if output_dir is not None:
             episodes = [result["episode"] for result in results]
-            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes, self.rewards)
+            details = RecordDetails(self.rewards, self.player.renderer.pieces, step=global_steps)
+            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes, details)
         return self._convert_rollout_results_to_dataproto(results, gen_batch)
 
     def play(

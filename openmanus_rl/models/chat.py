@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.data.messages import Message
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.pieces import token_pieces
 
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
@@ -69,6 +70,8 @@ class ChatRenderer:
             "|".join(f"{blanks[t.lstrip]}({re.escape(t.content)}){blanks[t.rstrip]}" for _, t in specials) or "(?!)"
         )
         self.pad_token_id: int = cast(int, tokenizer.pad_token_id)
+        self.pieces = token_pieces(tokenizer)
+        """Token ids to the text that each adds, for whoever looks at them."""
         self._after_answer: dict[str, _AfterAnswer] = {}
         self.end_of_turn_id: int = self._template_ids(self._after("user").closing)[-1]
         self.stop_token_ids: frozenset[int] = frozenset({self.end_of_turn_id, cast(int, tokenizer.eos_token_id)})

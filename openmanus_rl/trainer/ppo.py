@@ -13,6 +13,7 @@ from types import FrameType
 
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent
+from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
@@ -23,10 +24,10 @@ from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import RewardManager
+from openmanus_rl.tracking.boards import open_logs
 from openmanus_rl.tracking.checkpoints import CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
 from openmanus_rl.tracking.episodes import EpisodeLog
-from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
@@ -39,6 +40,7 @@ from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.trainer.token_credit import credit_of_tokens
 
 
 class RayPPOTrainer:
@@ -48,6 +50,7 @@ class RayPPOTrainer:
     roles: Roles
     engine: InferenceEngine
     agent: OpenManusAgent
+    episode_log: EpisodeLog
     probe: list[int]
     """Tokens on which engine and trainer must agree after each change of the weights."""
 
@@ -71,7 +74,6 @@ class RayPPOTrainer:
         self.kl_control = kl_controller(config.algorithm.kl)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
-        self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
         self._saved_step: int | None = None
@@ -83,6 +85,8 @@ class RayPPOTrainer:
         self.crew = Crew(self.config, self.inputs.model_dir, self.requires, self.console.note)
         self.roles, self.engine = self.crew.roles, self.crew.engine
         self.agent = make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+        details = RecordDetails(self.rewards, self.agent.player.renderer.pieces)
+        self.episode_log = EpisodeLog(self.run.episodes, details)
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
@@ -104,14 +108,7 @@ class RayPPOTrainer:
 
     def fit(self) -> tuple[Interval, Interval]:
         """Train to the last step, or until stopped; held-out success before and after."""
-        metrics = MetricsLog(self.run.metrics)
-        metrics.truncate_after(self.progress.step)
-        board = (
-            TensorBoardLog(self.run.tensorboard, first_step=self.progress.step + 1)
-            if self.config.tracking.tensorboard
-            else None
-        )
-        logs = [log for log in (metrics, board) if log is not None]
+        logs = open_logs(self.run, self.config, self.progress.step)
         self._sync_weights()
         if not self.progress.success_before:
             before = self._validate()
@@ -169,7 +166,7 @@ class RayPPOTrainer:
             "time/train_seconds": self.progress.train_seconds,
             "perf/sampled_tokens_per_second": tokens / (played - began),
         }
-        self._log_sample(episodes, step)
+        self._log_sample(batch, episodes, step)
         self.console.step(
             StepReport(
                 step=step,
@@ -230,10 +227,11 @@ class RayPPOTrainer:
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps
 
-    def _log_sample(self, episodes: list[Episode], step: int) -> None:
+    def _log_sample(self, batch: DataProto, episodes: list[Episode], step: int) -> None:
         count = self.config.tracking.train_episodes_per_step
         if count:
-            self.episode_log.write("train", step, episodes[:count])
+            credit = credit_of_tokens(batch, episodes, self.config.actor.proximal == "recompute")
+            self.episode_log.write("train", step, episodes[:count], credit)
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.config.load import override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Split
@@ -103,7 +104,8 @@ def evaluate_model(
             config.data.validation_samples,
         )
     if episodes_dir is not None:
-        EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
+        details = RecordDetails(rewards, agent.player.renderer.pieces)
+        EpisodeLog(episodes_dir, details).write("validation", 0, evaluation.episodes)
     return EvaluationReport(config.env.name, model, split, evaluation.success, evaluation.metrics())
 
 
