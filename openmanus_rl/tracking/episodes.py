@@ -1,4 +1,4 @@
-"""The `episodes/` of a run: one file for each kind of episodes at one step, written whole."""
+"""The `episodes/` of a run: one file for each kind of episodes at one step, written whole, and their index."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from openmanus_rl.agent.episode import Episode
-from openmanus_rl.agent.records import Credit, RecordDetails, write_episodes
+from openmanus_rl.agent.records import Credit, RecordDetails, episode_line
+from openmanus_rl.files import write_text
+from openmanus_rl.tracking.episode_index import append_to_index, index_lines
 
 Kind = Literal["train", "validation"]
 
@@ -25,5 +27,9 @@ class EpisodeLog:
     def write(self, kind: Kind, step: int, episodes: Iterable[Episode], credit: Credit | None = None) -> Path:
         """Write a step's episodes; `credit` says what the trainer made of those it trained on."""
         path = self.path(kind, step)
-        write_episodes(path, episodes, replace(self.details, step=step, credit=credit))
+        details = replace(self.details, step=step, credit=credit)
+        lines = [episode_line(episode, details) for episode in episodes]
+        write_text(path, "".join(lines))
+        indexed, _ = index_lines(path.name, (line.encode() for line in lines))
+        append_to_index(self.directory, indexed)
         return path

@@ -16,7 +16,7 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _drop_cut_off_line(path)
+        drop_cut_off_line(path)
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -44,7 +44,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def _drop_cut_off_line(path: Path) -> None:
+def drop_cut_off_line(path: Path) -> None:
     """What is appended must not continue the line that a kill cut off."""
     if path.exists():
         content = path.read_bytes()

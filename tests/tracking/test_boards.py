@@ -22,17 +22,15 @@ def test_tensorboard_forgets_what_a_killed_run_did_after_its_checkpoint(tmp_path
 
 
 def test_wandb_gets_the_names_of_the_metrics_file(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb")
+    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     log = WandbLog(tmp_path, "mazes", RunConfig())
-    run = log._run
     log.append(0, {"val/success": 0.25})
     log.append(1, {"train/success": 0.5, "actor/entropy": 0.1})
     log.close()
-    assert dict(run.summary)["val/success"] == 0.25
-    assert run.config["trainer"]["seed"] == RunConfig().trainer.seed
-    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb")), wandb.__version__
+    (written,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    assert all(name in written.read_bytes() for name in (b"val/success", b"train/success", b"actor/entropy"))
 
 
 def test_without_the_package_wandb_is_refused_with_a_way_out(tmp_path, monkeypatch):
