@@ -10,6 +10,7 @@ from rich.table import Table
 
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Split
+from openmanus_rl.errors import UserError
 
 app = typer.Typer(help="Task files (parquet): build and look.", no_args_is_help=True)
 
@@ -18,22 +19,40 @@ app = typer.Typer(help="Task files (parquet): build and look.", no_args_is_help=
 def build(
     name: WorldName,
     data_dir: Annotated[Path, typer.Option("--data_dir", help="Files go to DIR/ENV/.")] = Path("data"),
-    train: Annotated[int, typer.Option(help="Training tasks.", min=1)] = 4096,
-    validation: Annotated[int, typer.Option(help="Validation tasks.", min=1)] = 512,
-    test: Annotated[int, typer.Option(help="Test tasks.", min=1)] = 512,
+    train: Annotated[int | None, typer.Option(help="Training tasks; 4096 if not said.", min=1)] = None,
+    validation: Annotated[int | None, typer.Option(help="Validation tasks; 512.", min=1)] = None,
+    test: Annotated[int | None, typer.Option(help="Test tasks; 512.", min=1)] = None,
+    agentgym: Annotated[
+        bool,
+        typer.Option("--agentgym", help="As many as AgentGym trains and evaluates on, where nothing else is said."),
+    ] = False,
     options: WorldOptions = "{}",
 ) -> None:
-    """Write train, validation and test tasks; no task is in two of them."""
+    """Write train, validation and test tasks; no task is in two of them. A world with fewer gives all it has."""
     # Imported here, as below: worlds are listed and served where pyarrow is not installed.
     from openmanus_rl.data.tasks import build_tasks, tasks_path, write_tasks
 
     chosen = read_options(options)
-    counts: dict[Split, int] = {"train": train, "validation": validation, "test": test}
-    for split, count in counts.items():
+    usual = _agentgym_sizes(name) if agentgym else {"train": 4096, "validation": 512, "test": 512}
+    said: dict[Split, int | None] = {"train": train, "validation": validation, "test": test}
+    for split, number in said.items():
+        count = number or usual[split]
         path = tasks_path(data_dir, name, split)
         tasks = build_tasks(name, split, count, chosen)
         write_tasks(path, tasks, chosen)
         typer.echo(f"{path}: {len(tasks)} tasks")
+
+
+def _agentgym_sizes(name: str) -> dict[Split, int]:
+    """AgentGym's numbers of tasks; it measures on one split, so validation and test have its size."""
+    from openmanus_rl.envs.client.remote import PREFIX, SPLIT_SIZES
+
+    family = name.removeprefix(PREFIX)
+    train, evaluation = SPLIT_SIZES.get(family, (0, 0))
+    if not train:
+        known = ", ".join(sorted(family for family, (count, _) in SPLIT_SIZES.items() if count))
+        raise UserError(f"--agentgym: AgentGym has no training tasks of {name}.", f"It has some of {known}.")
+    return {"train": train, "validation": evaluation, "test": evaluation}
 
 
 @app.command()

@@ -124,6 +124,10 @@ def test_wrong_options_of_a_world_are_named(cli, tmp_path):
     assert_mistake(cli("train", "env.options.colour=red"), "colour")
 
 
+def test_sizes_that_agentgym_does_not_have_are_refused(cli):
+    assert_mistake(cli("data", "build", "agentgym/webarena", "--agentgym"), "no training tasks of agentgym/webarena")
+
+
 def test_sft_does_not_write_over_what_is_there(cli, tmp_path):
     assert_mistake(cli("sft", "--output", str(tmp_path)), f"{tmp_path} is there already")
 

@@ -94,6 +94,11 @@ def test_data_is_built_and_inspected(cli, tmp_path):
     assert shown.count("maze_") == 1
 
 
+def test_data_is_built_in_the_sizes_of_agentgym(cli, tmp_path):
+    built = assert_done(cli("data", "build", "todo", "--data_dir", str(tmp_path), "--agentgym", "--validation", "4"))
+    assert [line.partition(": ")[2] for line in built.out.splitlines()] == ["135 tasks", "4 tasks", "20 tasks"]
+
+
 def test_a_world_is_served_until_ctrl_c(start_cli):
     server = start_cli("env", "serve", "maze", "--port", "0")
     wait_until(lambda: "is served at" in server.out, PATIENCE, "the address")

@@ -13,7 +13,7 @@ from openmanus_rl.data.tasks import build_tasks
 from openmanus_rl.envs.base import SPLITS, Task
 from openmanus_rl.envs.client import AgentGymClient, EnvFailure, NativeClient, Patience, make_client
 from openmanus_rl.envs.client.descriptors import DESCRIPTORS
-from openmanus_rl.envs.client.remote import TASKS
+from openmanus_rl.envs.client.remote import SPLIT_SIZES
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.trainer.checked_config import load_checked_config
@@ -128,7 +128,7 @@ def test_the_client_speaks_and_understands_each_family(name):
 
 
 def test_every_family_has_a_descriptor_a_count_of_tasks_and_a_test():
-    assert set(TALKS) == set(DESCRIPTORS) == set(TASKS)
+    assert set(TALKS) == set(DESCRIPTORS) == set(SPLIT_SIZES)
 
 
 def test_a_page_that_was_cut_off_is_truncated_and_no_success():
