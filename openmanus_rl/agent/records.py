@@ -28,6 +28,10 @@ Credit = Callable[[Episode], Sequence[TokenCredit] | None]
 """For each segment of an episode what the trainer made of it; None if the episode was not trained on."""
 
 
+EpisodePage = Callable[[Mapping[str, Any]], str]
+"""A record as a page that shows it."""
+
+
 @dataclass(frozen=True)
 class RecordDetails:
     """What a record says beside the episode itself."""
@@ -45,9 +49,25 @@ def write_episodes(path: Path, episodes: Iterable[Episode], details: RecordDetai
     write_text(path, "".join(episode_line(episode, details) for episode in episodes))
 
 
+def write_pages(path: Path, page: EpisodePage) -> list[Path]:
+    """Draw every episode of a file: `name.jsonl` gets `name_0001.html` and so on beside it."""
+    pages = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            pages.append(path.with_name(f"{path.stem}_{number:04d}.html"))
+            write_text(pages[-1], page(json.loads(line)))
+    return pages
+
+
 def episode_line(episode: Episode, details: RecordDetails = RecordDetails()) -> str:
-    """An episode as a line of JSON."""
-    return json.dumps(episode_to_dict(episode, details), ensure_ascii=False, default=_plain) + "\n"
+    """An episode as a line of JSON; one with halves of characters, which no file can hold, has its text escaped."""
+    record = episode_to_dict(episode, details)
+    line = json.dumps(record, ensure_ascii=False, default=_plain) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(record, default=_plain) + "\n"
+    return line
 
 
 def read_episodes(path: Path) -> list[Episode]:

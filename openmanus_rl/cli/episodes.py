@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.files import write_text
 
 if TYPE_CHECKING:
     from openmanus_rl.viewer.episodes import EpisodeTable, Row
@@ -32,9 +33,11 @@ def show(
     n: Limit = 20,
     colour: Annotated[str, typer.Option(help="Of tokens: advantage, log_prob, gap (engine − trainer), mask.")] = "",
     tokens: Annotated[bool, typer.Option("--tokens", help="A table of every sampled token.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the episode there, as one HTML file to share.")] = None,
 ) -> None:
     """List episodes; or read one, each token in the colour of its advantage, log-prob or mask."""
     from openmanus_rl.viewer.filters import filter_from
+    from openmanus_rl.viewer.single import episode_page
     from openmanus_rl.viewer.terminal import COLOURINGS, episode_table, one_episode, token_table
 
     table = _table(run)
@@ -48,6 +51,9 @@ def show(
         return
     row = _find(table, episode)
     record = table.record(row)
+    if html is not None:
+        write_text(html, episode_page(record))
+        return
     chosen = colour or ("advantage" if row.entry.trained else "log_prob")
     if chosen not in COLOURINGS:
         raise UserError(f"--colour {colour} is not known. {did_you_mean(colour, COLOURINGS)}")

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from openmanus_rl.errors import UserError
 from openmanus_rl.viewer.compare import compare
 from openmanus_rl.viewer.guards import Guard
+from openmanus_rl.viewer.jsons import to_json
 from openmanus_rl.viewer.workspace import Workspace
 
 PAGE = Path(__file__).parent / "page"
@@ -26,8 +27,8 @@ MOST_POINTS = 4000
 MOST_COMPARED = 8
 
 
-def make_app(workspace: Workspace, token: str | None = None) -> Guard:
-    """The application for a directory of runs; a token makes it ask for one."""
+def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bool]) -> Guard:
+    """The application for a directory of runs; a token makes it ask for one. News ends when the server does."""
 
     def runs(request: Request) -> Any:
         briefs = [workspace.run(name).brief() for name in workspace.names()]
@@ -65,7 +66,7 @@ def make_app(workspace: Workspace, token: str | None = None) -> Guard:
 
     async def changes(request: Request) -> Response:
         names = list(dict.fromkeys(request.query_params.getlist("run")))[:MOST_COMPARED]
-        return StreamingResponse(_changes(request, workspace, names), media_type="text/event-stream")
+        return StreamingResponse(_changes(request, workspace, names, is_ending), media_type="text/event-stream")
 
     def index(request: Request) -> Response:
         return FileResponse(PAGE / "index.html")
@@ -94,28 +95,11 @@ def _answered(answer: Callable[[Request], Any]) -> Callable[[Request], Response]
 
     def endpoint(request: Request) -> Response:
         try:
-            return _json(answer(request))
+            return Response(to_json(answer(request)), media_type="application/json")
         except UserError as error:
-            return _json({"error": str(error)}, 404)
+            return Response(to_json({"error": str(error)}), 404, media_type="application/json")
 
     return endpoint
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    """Records may hold numbers that JSON has no word for; a browser would refuse the whole answer for one of them."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode("utf-8", "surrogatepass"), status, media_type="application/json")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _number(text: str | None, default: float) -> float:
@@ -130,10 +114,12 @@ def _number(text: str | None, default: float) -> float:
     return number
 
 
-async def _changes(request: Request, workspace: Workspace, names: list[str]) -> AsyncIterator[str]:
+async def _changes(
+    request: Request, workspace: Workspace, names: list[str], is_ending: Callable[[], bool]
+) -> AsyncIterator[str]:
     """The state of the named runs, or of the list of runs, whenever it is another than before."""
     before = None
-    while not await request.is_disconnected():
+    while not is_ending() and not await request.is_disconnected():
         now = await run_in_threadpool(_state, workspace, names)
         yield ": still here\n\n" if now == before else f"data: {now}\n\n"
         before = now

@@ -14,6 +14,7 @@ from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import wilson
 from openmanus_rl.viewer.episodes import EpisodeTable, Row
 from openmanus_rl.viewer.filters import OUTCOMES, Filter, filter_from, in_order
+from openmanus_rl.viewer.jsons import for_page
 from openmanus_rl.viewer.metrics import MetricColumns
 from openmanus_rl.viewer.search import Search
 from openmanus_rl.viewer.tail import Tail
@@ -122,7 +123,7 @@ class RunView:
             place = numbers.index(number)
             return {
                 "row": row.to_dict(),
-                "record": self.episodes.record(row),
+                "record": for_page(self.episodes.record(row)),
                 "siblings": [other.to_dict() for other in self._group(file, row.entry.group)],
                 "previous": numbers[place - 1] if place else None,
                 "next": numbers[place + 1] if place + 1 < len(numbers) else None,

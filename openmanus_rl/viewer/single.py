@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import html
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openmanus_rl.viewer.hostile import on_one_line
+from openmanus_rl.viewer.jsons import for_page, to_json
 
 PAGE = Path(__file__).parent / "page"
 MODULES = ("dom.js", "format.js", "text.js", "tokens.js", "episode_view.js")
@@ -38,9 +38,8 @@ def episode_page(record: Mapping[str, Any]) -> str:
 
 
 def _data(record: Mapping[str, Any]) -> str:
-    """JSON in which no character can end or open an element; halves of characters become replacement characters."""
-    text = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "replace").decode()
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    """JSON in which no character can end or open an element."""
+    return to_json(for_page(record)).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 @cache

@@ -52,6 +52,13 @@ def test_a_record_says_what_was_said_done_and_seen(tmp_path):
     assert record["turns"][0]["observation"] == "wall — «übel»\nline"
 
 
+def test_halves_of_characters_can_be_written_and_come_back(tmp_path):
+    episode = one_segment_episode()
+    episode.turns[0].observation = "half \ud83d of a rocket"
+    write_episodes(tmp_path / "a.jsonl", [episode])
+    assert read_episodes(tmp_path / "a.jsonl") == [episode]
+
+
 def test_given_rewards_are_written_in_place_of_the_worlds(tmp_path):
     record = record_of(tmp_path / "a.jsonl", two_segment_episode(), rewards=lambda episode: [[(6, 0.5)], [(2, 2.0)]])
     assert [segment["rewards"] for segment in record["segments"]] == [[0.0] * 6 + [0.5], [0.0, 0.0, 2.0]]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from browser import Complaints, chromium
 from made_runs import make_run
 
 from openmanus_rl.viewer.serve import ViewerServer
@@ -45,3 +46,28 @@ def serve() -> Iterator[Callable[..., ViewerServer]]:
     yield start
     for manager in open_servers:
         manager.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def url(runs):
+    """The page of `runs`, for all tests that only look."""
+    with serving(runs) as server:
+        yield server.url
+
+
+@pytest.fixture
+def page(browser, serve):
+    """A fresh page; whatever it complains of fails the test. It is closed before its server is."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(15_000)
+    opened = context.new_page()
+    complaints = Complaints(opened)
+    yield opened
+    context.close()
+    assert complaints.heard == []

@@ -116,6 +116,7 @@ def test_charts_of_long_runs_are_thinned_to_means_and_rare_metrics_are_kept(tmp_
 def test_an_episode_comes_with_its_siblings_and_the_way_to_replay_it(runs):
     told = RunView(runs / "maze-grpo").episode("train_step_000002.jsonl", 4)
     assert told["record"]["segments"][0]["advantages"][4] == 0.5
+    assert told["record"]["seed"] == "2", "as text: a browser's numbers are too short for a seed"
     assert [sibling["number"] for sibling in told["siblings"]] == [4, 5, 6]
     assert (told["previous"], told["next"]) == (3, 5)
     assert told["path"] == str(runs / "maze-grpo" / "episodes" / "train_step_000002.jsonl")

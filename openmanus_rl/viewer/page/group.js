@@ -23,14 +23,23 @@ export async function show(place, { run, file, group }, signal) {
         episodes.map(({ turns }, column) => cell(turns[index], way[column]))))))));
 }
 
-/** For each turn and episode the number of its history: episodes that did the same so far share it. */
+/**
+ * For each turn and episode the number of its way: episodes that did the same so far share it. The first to go on from a
+ * shared history keeps its number; whoever does otherwise gets a new one.
+ */
 export function branches(actions, longest) {
   const numbers = new Map();
+  const continued = new Set();
   const histories = actions.map(() => "");
+  let fresh = 0;
   return Array.from({ length: longest }, (_, turn) => actions.map((taken, index) => {
     if (turn >= taken.length) return null;
+    const before = histories[index];
     histories[index] += `\u0001${taken[turn]}`;
-    if (!numbers.has(histories[index])) numbers.set(histories[index], numbers.size);
+    if (!numbers.has(histories[index])) {
+      numbers.set(histories[index], numbers.has(before) && !continued.has(before) ? numbers.get(before) : fresh++);
+      continued.add(before);
+    }
     return numbers.get(histories[index]);
   }));
 }
