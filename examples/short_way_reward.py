@@ -9,6 +9,6 @@ TURN_COST = 0.02
 
 
 def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> dict[str, float]:
-    """`score` is the reward; every other key becomes a metric, here `train/score/turns`."""
+    """`score` is the reward; every other key becomes a metric, here `critic/score/turns/mean`."""
     turns = len(kwargs["episode"].turns)
     return {"score": float(kwargs["success"]) - TURN_COST * turns, "turns": float(turns)}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -66,6 +67,15 @@ class TinyPlace:
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def undescribed(metrics: dict[str, Any]) -> list[str]:
+    """The metrics of a line that docs/metrics.md says nothing of."""
+    page = (Path(__file__).parents[1] / "docs/metrics.md").read_text(encoding="utf-8")
+    first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    described = [re.sub(r"<\w+>", ".+", name) for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)]
+    named = metrics.keys() - {"step", "time"}
+    return sorted(name for name in named if not any(re.fullmatch(pattern, name) for pattern in described))
 
 
 def steps_of(run: Path) -> list[int]:

@@ -47,7 +47,8 @@ def build_tasks(env_name: str, split: Split, n: int, options: Mapping[str, Any] 
         for index, item_id in enumerate(item_ids):
             bare = Task(env_name, item_id)
             world.reset(bare)  # instructions may speak of the task
-            extra = {"index": index, "split": split}
+            difficulty = world.difficulty()
+            extra = {"index": index, "split": split, **({} if difficulty is None else {"difficulty": difficulty})}
             tasks.append(Task(env_name, item_id, prompt=world.instructions(), extra=extra))
     finally:
         world.close()

@@ -150,6 +150,10 @@ class Environment(ABC):
         """A name of the present state, equal exactly where the future is equal; None if the world has none."""
         return None
 
+    def difficulty(self) -> str | None:
+        """How hard the present task is, or of which kind, in a word (`depth_2`): success is told by it too."""
+        return None
+
     def expert_action(self) -> str | None:
         """A good action in the present state, or None if the world knows none."""
         return None

@@ -40,6 +40,10 @@ class DistantWorld(Environment):
         key: str | None = self._ask("state_key")
         return key
 
+    def difficulty(self) -> str | None:
+        difficulty: str | None = self._ask("difficulty")
+        return difficulty
+
     def expert_action(self) -> str | None:
         action: str | None = self._ask("expert_action")
         return action

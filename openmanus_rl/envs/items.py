@@ -39,3 +39,9 @@ def shuffled(things: Sequence[T], chance: random.Random) -> list[T]:
         other = int(chance.random() * (last + 1))
         order[last], order[other] = order[other], order[last]
     return order
+
+
+def in_doubling_steps(what: str, number: int) -> str:
+    """A name for the range that a number of things lies in: `steps_1_to_2`, `steps_3_to_4`, `steps_5_to_8`, …"""
+    most = max(2, 1 << (number - 1).bit_length())
+    return f"{what}_{1 if most == 2 else most // 2 + 1}_to_{most}"

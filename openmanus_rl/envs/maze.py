@@ -19,7 +19,7 @@ from openmanus_rl.envs.base import (
     split_of,
     stable_hash,
 )
-from openmanus_rl.envs.items import item_number, pick, seeded
+from openmanus_rl.envs.items import in_doubling_steps, item_number, pick, seeded
 from openmanus_rl.errors import UserError, did_you_mean
 
 Cell = tuple[int, int]
@@ -306,6 +306,10 @@ class Maze(Environment):
         walk = self._walk
         visited = "".join("1" if cell in walk.visited else "0" for cell in walk.layout.cells)
         return f"{stable_hash(walk.layout.content):016x} {walk.position[0]},{walk.position[1]} {visited}"
+
+    def difficulty(self) -> str:
+        """How many steps the best player needs: 1 to 2, 3 to 4, 5 to 8, 9 to 16, …"""
+        return in_doubling_steps("steps", self._walk.layout.shortest)
 
     def expert_action(self) -> str:
         """The first direction, in the order of the grammar, that lies on a shortest way to the goal."""

@@ -71,7 +71,7 @@ def append_to_index(directory: Path, file: EpisodeFile) -> None:
     path = directory / INDEX
     drop_cut_off_line(path)
     with path.open("a", encoding="utf-8") as index:
-        index.write(json.dumps(file._asdict(), ensure_ascii=False) + "\n")
+        index.write(json.dumps(file._asdict()) + "\n")
 
 
 def parse_index_line(line: bytes) -> EpisodeFile | None:

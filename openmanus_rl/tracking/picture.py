@@ -45,7 +45,7 @@ def learning_curve(metrics_path: Path, output: Path, title: str) -> None:
         )
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         _draw_success(panels["success"], lines)
-        _draw_line(panels["return"], lines, "train/return", "Return of training episodes", _TEAL)
+        _draw_line(panels["return"], lines, "episode/return/mean", "Return of training episodes", _TEAL)
         _draw_line(panels["entropy"], lines, "actor/entropy", "Entropy of the policy", _ORANGE)
         panels["return"].tick_params(labelbottom=False)
         panels["entropy"].set_xlabel("training step")
@@ -61,12 +61,12 @@ def _draw_success(panel: "Axes", lines: Sequence[dict[str, Any]]) -> None:
     panel.set_xlabel("training step")
     panel.grid(visible=False, axis="x")
     panel.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10], integer=True))
-    steps, success = _series(lines, "train/success")
+    steps, success = _series(lines, "success/rate")
     if steps:
         panel.plot(steps, _percent(success), color=_MUTED, alpha=0.45, linewidth=1.2, label="training episodes")
-    steps, low, high = _series(lines, "val/success_low", "val/success_high")
+    steps, low, high = _series(lines, "val/success/low", "val/success/high")
     panel.fill_between(steps, _percent(low), _percent(high), color=_BLUE, alpha=0.16, linewidth=0)
-    steps, success = _series(lines, "val/success")
+    steps, success = _series(lines, "val/success/rate")
     if steps:
         label = "held-out tasks, with 95 % interval"
         panel.plot(steps, _percent(success), color=_BLUE, linewidth=2.2, marker="o", markersize=4.5, label=label)
@@ -104,7 +104,7 @@ def _add_wall_time(panel: "Axes", lines: Sequence[dict[str, Any]]) -> bool:
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    steps, seconds = _series(lines, "time/train_seconds")
+    steps, seconds = _series(lines, "training/seconds")
     if len(steps) < 2:
         return False
     unit, size = ("s", 1) if seconds[-1] < 1200 else ("min", 60) if seconds[-1] < 36_000 else ("h", 3600)

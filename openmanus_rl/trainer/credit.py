@@ -13,7 +13,9 @@ from openmanus_rl.algorithms.kl_control import AdaptiveKL, FixedKL, KLController
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
 from openmanus_rl.config.schema import ActorConfig, AlgorithmConfig, CorrectionConfig, KLConfig
 from openmanus_rl.protocol import DataProto
+from openmanus_rl.trainer.metrics import batch_metrics
 from openmanus_rl.trainer.roles import Roles
+from openmanus_rl.trainer.timings import Timings
 
 
 def kl_controller(kl: KLConfig) -> KLController:
@@ -22,14 +24,20 @@ def kl_controller(kl: KLConfig) -> KLController:
 
 
 def assign_credit(
-    batch: DataProto, roles: Roles, algorithm: AlgorithmConfig, actor: ActorConfig, kl_control: KLController
+    batch: DataProto,
+    roles: Roles,
+    algorithm: AlgorithmConfig,
+    actor: ActorConfig,
+    kl_control: KLController,
+    timings: Timings,
 ) -> tuple[DataProto, dict[str, float]]:
     """The batch with `old_log_probs`, `advantages` and, with a critic, `values` and `returns`; and metrics."""
     batch = roles.enrich(batch)
     columns = batch.batch
     metrics: dict[str, float] = {}
     if actor.proximal == "recompute":
-        trainer = roles.actor.compute_log_prob(batch).batch
+        with timings.part("old_log_prob"):
+            trainer = roles.actor.compute_log_prob(batch).batch
         columns["old_log_probs"] = trainer["log_probs"]
         metrics |= _log_prob_gap(columns["rollout_log_probs"], trainer["log_probs"], columns["response_mask"])
         metrics |= _correct(columns, algorithm.correction)
@@ -42,16 +50,20 @@ def assign_credit(
         return batch, metrics
     columns = batch.batch
     if algorithm.kl.where != "none":
-        columns["ref_log_prob"] = roles.reference_log_prob(batch).batch["log_probs"]
+        with timings.part("ref"):
+            columns["ref_log_prob"] = roles.reference_log_prob(batch).batch["log_probs"]
     if algorithm.kl.where == "reward":
         batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
         metrics |= kl_metrics
     if not algorithm.bootstrap_cut_episodes or roles.critic is None:
         columns["bootstrap"] = torch.zeros_like(columns["bootstrap"])
     if roles.critic is not None:
-        batch = batch.union(roles.critic.compute_values(batch))
+        with timings.part("values"):
+            batch = batch.union(roles.critic.compute_values(batch))
     options = estimator_options(algorithm.estimator, algorithm.options)
-    return compute_advantage(batch, algorithm.estimator, options), metrics
+    with timings.part("adv"):
+        batch = compute_advantage(batch, algorithm.estimator, options)
+    return batch, metrics | batch_metrics(batch)
 
 
 def _correct(columns: TensorDict, correction: CorrectionConfig) -> dict[str, float]:
@@ -89,4 +101,11 @@ def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProt
 def _log_prob_gap(engine: torch.Tensor, trainer: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
     """How far the engine's log-probs are from the trainer's on the same tokens and weights."""
     gap = (engine - trainer)[mask].abs()
-    return {"rollout/log_prob_gap_mean": float(gap.mean()), "rollout/log_prob_gap_max": float(gap.max())}
+    apart = (engine[mask].exp() - trainer[mask].exp()).abs()
+    return {
+        "rollout/log_prob_gap_mean": float(gap.mean()),
+        "rollout/log_prob_gap_max": float(gap.max()),
+        "training/rollout_probs_diff_mean": float(apart.mean()),
+        "training/rollout_probs_diff_max": float(apart.max()),
+        "training/rollout_probs_diff_std": float(apart.std(unbiased=False)),
+    }

@@ -25,11 +25,7 @@ class Evaluation:
 
     def metrics(self) -> dict[str, float]:
         """For the metrics file, under `val/`."""
-        return {
-            **episode_metrics(self.episodes, "val"),
-            "val/success_low": self.success.low,
-            "val/success_high": self.success.high,
-        }
+        return episode_metrics(self.episodes, "val/")
 
 
 def evaluate(

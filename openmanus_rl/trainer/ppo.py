@@ -40,6 +40,7 @@ from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.trainer.timings import Timings
 from openmanus_rl.trainer.token_credit import credit_of_tokens
 
 
@@ -120,11 +121,13 @@ class RayPPOTrainer:
         self.console.begin_training(self.progress.step)
         with self._finish_the_step_when_interrupted():
             while self.progress.step < self.config.trainer.steps and not self.stop_requested:
-                step_metrics = self._train_step()
+                timings = Timings()
+                step_metrics = self._train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
-                    step_metrics |= self._validate().metrics()
+                    with timings.part("testing"):
+                        step_metrics |= self._validate().metrics()
                 for log in logs:
-                    log.append(self.progress.step, step_metrics)
+                    log.append(self.progress.step, step_metrics | timings.metrics())
                 if self._is_due(self.config.trainer.save_every):
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
@@ -140,38 +143,39 @@ class RayPPOTrainer:
         self.agent.close()
         self.crew.close()
 
-    def _train_step(self) -> dict[str, float]:
+    def _train_step(self, timings: Timings) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
-        began = time.monotonic()
-        batch, episodes, rollout_metrics = play_step(self.agent, self.sampler, self.inputs.train, config, step)
-        played = time.monotonic()
-        batch, metrics = assign_credit(batch, self.roles, config.algorithm, config.actor, self.kl_control)
-        metrics |= rollout_metrics
-        credited = time.monotonic()
-        metrics |= self._update(batch, step)
-        updated = time.monotonic()
-        self.progress.step = step
-        metrics |= self._sync_weights()
+        with timings.part("step"):
+            with timings.part("gen"):
+                batch, episodes, metrics = play_step(self.agent, self.sampler, self.inputs.train, config, step)
+            batch, credit_metrics = assign_credit(
+                batch, self.roles, config.algorithm, config.actor, self.kl_control, timings
+            )
+            metrics |= credit_metrics | self._update(batch, step, timings)
+            self.progress.step = step
+            with timings.part("update_weights"):
+                metrics |= self._sync_weights()
         tokens = sum(episode.sampled_tokens for episode in episodes)
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
-        self.progress.train_seconds += updated - began
+        self.progress.train_seconds += timings.seconds["step"]
         self._note_failures(episodes)
-        metrics |= episode_metrics(episodes, "train")
+        metrics |= episode_metrics(episodes)
+        all_tokens = sum(len(segment.ids) for episode in episodes for segment in episode.segments)
         metrics |= {
-            "time/rollout": played - began,
-            "time/credit": credited - played,
-            "time/update": updated - credited,
-            "time/train_seconds": self.progress.train_seconds,
-            "perf/sampled_tokens_per_second": tokens / (played - began),
+            "training/epoch": self.sampler.epoch,
+            "training/seconds": self.progress.train_seconds,
+            "perf/total_num_tokens": all_tokens,
+            "perf/throughput": all_tokens / timings.seconds["step"],
+            "perf/sampled_tokens_per_second": tokens / timings.seconds["gen"],
         }
         self._log_sample(batch, episodes, step)
         self.console.step(
             StepReport(
                 step=step,
-                success=metrics["train/success"],
-                episode_return=metrics["train/return"],
+                success=metrics["success/rate"],
+                episode_return=metrics["episode/return/mean"],
                 entropy=metrics.get("actor/entropy"),
                 kl=metrics.get("actor/ppo_kl"),
                 tokens_per_second=metrics["perf/sampled_tokens_per_second"],
@@ -179,7 +183,7 @@ class RayPPOTrainer:
         )
         return metrics
 
-    def _update(self, batch: DataProto, step: int) -> dict[str, float]:
+    def _update(self, batch: DataProto, step: int, timings: Timings) -> dict[str, float]:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
         if not len(batch):
             return {"actor/updated": 0.0}
@@ -187,8 +191,11 @@ class RayPPOTrainer:
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0}
         if self.roles.critic is not None:
-            metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
-        return metrics | self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
+            with timings.part("update_critic"):
+                metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
+        with timings.part("update_actor"):
+            metrics |= self.roles.actor.update_actor(batch, seed).meta_info["metrics"]
+        return metrics
 
     def _validate(self) -> Evaluation:
         """Held-out success, shown, with every episode written down."""
@@ -220,9 +227,7 @@ class RayPPOTrainer:
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""
         self.crew.mend()
-        began = time.monotonic()
-        gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
-        return {"rollout/canary_gap": gap, "time/sync": time.monotonic() - began}
+        return {"rollout/canary_gap": self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)}
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.progress.step == self.config.trainer.steps

@@ -64,9 +64,9 @@ def test_an_own_world_and_an_own_reward_train(cli, tmp_path, monkeypatch):
     assert json.loads((run / "summary.json").read_text())["env"] == "my_world:Switch"
     assert (tmp_path / "data" / "my_world-Switch" / "train.parquet").exists()
     line = json_lines(run / "metrics.jsonl")[-1]
-    assert line["train/score/tokens"] > 0
-    assert line["train/score/score"] == line["train/success"] - 0.01 * line["train/score/tokens"]
-    assert "val/score/score" in line
+    assert line["critic/score/tokens/mean"] > 0
+    assert line["critic/score/mean"] == line["success/rate"] - 0.01 * line["critic/score/tokens/mean"]
+    assert "val/critic/score/mean" in line
     for episode in json_lines(run / "episodes" / "train_step_000002.jsonl"):
         rewards = episode["segments"][0]["rewards"]
         assert abs(sum(rewards) - episode["scores"]["score"]) < 1e-9, "what is written is what was trained on"

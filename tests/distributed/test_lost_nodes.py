@@ -49,4 +49,4 @@ def test_a_lost_node_costs_a_restart_once_it_is_back_and_no_step_or_episode(plac
         running.result(timeout=240)
     assert steps_of(run) == list(range(STEPS + 1))
     assert [event["event"] for event in json_lines(run / "events.jsonl")].count("restarted") >= 1
-    assert all(line["train/episodes"] == 8 for line in json_lines(run / "metrics.jsonl")[1:])
+    assert all(line["episode/count"] == 8 for line in json_lines(run / "metrics.jsonl")[1:])

@@ -55,7 +55,7 @@ def test_two_ranks_and_engines_in_a_pool_of_their_own_train_as_one_run(place, ra
     assert steps_of(run) == [0, 1, 2, 3]
     metrics = json_lines(run / "metrics.jsonl")[-1]
     assert metrics["rollout/canary_gap"] < 1e-4
-    assert metrics["train/episodes"] == 8
+    assert metrics["episode/count"] == 8
 
 
 def test_a_rank_that_dies_costs_a_restart_from_the_last_checkpoint_and_nothing_else(place, ray_here):

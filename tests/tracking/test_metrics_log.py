@@ -9,7 +9,7 @@ from openmanus_rl.tracking.metrics import MetricsLog, read_metrics
 def written(path, steps):
     log = MetricsLog(path)
     for step in steps:
-        log.append(step, {"train/success": step / 10})
+        log.append(step, {"success/rate": step / 10})
     return log
 
 
@@ -17,7 +17,7 @@ def test_each_step_is_on_disk_before_the_log_is_closed(tmp_path):
     written(tmp_path / "metrics.jsonl", [1, 2])
     lines = read_metrics(tmp_path / "metrics.jsonl")
     assert [line["step"] for line in lines] == [1, 2]
-    assert lines[1]["train/success"] == 0.2
+    assert lines[1]["success/rate"] == 0.2
     assert lines[0]["time"] <= lines[1]["time"]
 
 
@@ -27,9 +27,9 @@ def test_a_resumed_log_has_every_step_exactly_once(tmp_path):
     resumed = MetricsLog(path)
     resumed.truncate_after(5)
     for step in (6, 7, 8):
-        resumed.append(step, {"train/success": 0.0})
+        resumed.append(step, {"success/rate": 0.0})
     assert [line["step"] for line in read_metrics(path)] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert read_metrics(path)[5]["train/success"] == 0.0
+    assert read_metrics(path)[5]["success/rate"] == 0.0
 
 
 def test_a_cut_off_last_line_is_left_out_by_readers(tmp_path):

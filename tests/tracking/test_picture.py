@@ -19,12 +19,12 @@ def draw(tmp_path, lines):
 
 
 def validation(rate):
-    return {"val/success": rate, "val/success_low": rate - 0.05, "val/success_high": rate + 0.05}
+    return {"val/success/rate": rate, "val/success/low": rate - 0.05, "val/success/high": rate + 0.05}
 
 
 def test_a_whole_run_becomes_a_picture(tmp_path):
     steps = [
-        {"train/success": 0.1 * step, "train/return": step, "actor/entropy": 1.0, "time/train_seconds": 3.0 * step}
+        {"success/rate": 0.1 * step, "episode/return/mean": step, "actor/entropy": 1.0, "training/seconds": 3.0 * step}
         for step in range(10)
     ]
     drawn = draw(tmp_path, [{**step, **validation(0.1 * index)} for index, step in enumerate(steps)])
@@ -33,7 +33,7 @@ def test_a_whole_run_becomes_a_picture(tmp_path):
 
 
 def test_absent_and_null_metrics_leave_the_picture_standing(tmp_path):
-    width, _ = png_size(draw(tmp_path, [validation(0.4), {"train/return": float("nan")}]))
+    width, _ = png_size(draw(tmp_path, [validation(0.4), {"episode/return/mean": float("nan")}]))
     assert width == 1500
 
 

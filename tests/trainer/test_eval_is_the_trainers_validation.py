@@ -22,7 +22,7 @@ def test_a_checkpoint_plays_the_same_tokens_as_in_validation(request, tmp_path, 
     assert run_of(model) == run
     report = evaluate_model(config_of(run, []), str(model), "validation", None, tmp_path)
     line = json_lines(run / "metrics.jsonl")[step]
-    assert report.success.rate == line["val/success"]
+    assert report.success.rate == line["val/success/rate"]
     assert report.metrics == {name: value for name, value in line.items() if name.startswith("val/")}
     written = run / "episodes" / f"validation_step_{step:06d}.jsonl"
     assert played_tokens(tmp_path / "validation_step_000000.jsonl") == played_tokens(written)
@@ -30,7 +30,10 @@ def test_a_checkpoint_plays_the_same_tokens_as_in_validation(request, tmp_path, 
 
 def test_the_initial_model_plays_the_first_measurement(grpo_run):
     report = evaluate_model(config_of(grpo_run, []), str(grpo_run / "initial_model"), "validation", None, None)
-    assert report.metrics["val/return"] == json_lines(grpo_run / "metrics.jsonl")[0]["val/return"]
+    assert (
+        report.metrics["val/episode/return/mean"]
+        == json_lines(grpo_run / "metrics.jsonl")[0]["val/episode/return/mean"]
+    )
 
 
 def test_the_command_line_gives_the_same_number(grpo_run, cli):
@@ -39,7 +42,7 @@ def test_the_command_line_gives_the_same_number(grpo_run, cli):
     report = json.loads(result.out)
     line = json_lines(grpo_run / "metrics.jsonl")[-1]
     assert report["success"] == json.loads((grpo_run / "summary.json").read_text())["success_after"]
-    assert report["metrics"]["val/return"] == line["val/return"]
+    assert report["metrics"]["val/episode/return/mean"] == line["val/episode/return/mean"]
 
 
 def test_another_seed_plays_otherwise(grpo_run):
@@ -67,11 +70,11 @@ def test_a_checkpoint_that_holds_adapters_is_evaluated_also_after_the_run_was_mo
     actor = moved / "checkpoints" / "step_000002" / "actor"
     assert has_adapters(actor)
     reports = [
-        evaluate_model(config_of(moved, []), str(model), "validation", None, None).metrics["val/return"]
+        evaluate_model(config_of(moved, []), str(model), "validation", None, None).metrics["val/episode/return/mean"]
         for model in (moved, moved / "initial_model")
     ]
     lines = json_lines(moved / "metrics.jsonl")
     # Merged weights differ in the last bits from weights beside adapters, so a rare token may differ too.
-    assert reports[0] == pytest.approx(lines[-1]["val/return"], abs=0.2)
-    assert reports[1] == lines[0]["val/return"]
+    assert reports[0] == pytest.approx(lines[-1]["val/episode/return/mean"], abs=0.2)
+    assert reports[1] == lines[0]["val/episode/return/mean"]
     assert reports[0] != reports[1]

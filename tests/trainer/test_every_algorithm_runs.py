@@ -1,7 +1,7 @@
 """Every estimator and every loss in a real run of one step; that each is right is in tests/algorithms."""
 
 import pytest
-from tiny_runs import json_lines
+from tiny_runs import json_lines, undescribed
 
 from openmanus_rl.trainer.run import train
 
@@ -31,6 +31,7 @@ def test_a_run_with_the_estimator_updates_the_policy(place, estimator):
         "remax": {"greedy/return", "greedy/success", "actor/correction_weight", "actor/correction_rejected"},
         "gigpo": {"actor/kl_loss", "actor/pg_clipfrac"},
         "drgrpo": {"groups/refilled"},
-        "process": {"train/score/format", "train/score/agentgym"},
+        "process": {"critic/score/format/mean", "critic/score/agentgym/mean"},
     }
     assert expected[estimator] <= set(metrics)
+    assert not undescribed(metrics)

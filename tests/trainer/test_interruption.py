@@ -108,11 +108,11 @@ def test_episodes_of_a_killed_server_are_played_again_and_no_failed_one_is_train
     assert "ended (exit code -9) and was started again; its log:" in result.out
     assert "episodes failed" not in result.out
     run = place.runs / "fatal"
-    retries = [line["train/retries/env_failure"] for line in json_lines(run / "metrics.jsonl")[1:]]
+    retries = [line["episode/retries/env_failure"] for line in json_lines(run / "metrics.jsonl")[1:]]
     assert [step for step, count in enumerate(retries, 1) if count] == [6]
     for step, line in enumerate(json_lines(run / "metrics.jsonl")[1:], 1):
         episodes = json_lines(run / "episodes" / f"train_step_{step:06d}.jsonl")
-        assert line["train/episodes"] == len(episodes) == 8
+        assert line["episode/count"] == len(episodes) == 8
         assert sum(episode["failed_tries"].count("env_failure") for episode in episodes) == retries[step - 1]
         assert not {episode["stop_reason"] for episode in episodes} & {"env_failure", "env_timeout", "aborted"}
 

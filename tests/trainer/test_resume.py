@@ -170,7 +170,7 @@ def test_a_run_killed_before_its_summary_reports_its_last_measurement(place, sto
     """The last checkpoint stands and the summary does not: nothing is left to train, the result is the measured one."""
     resume(place, stopped_run, "trainer.steps=2")
     summary = json.loads((stopped_run / "summary.json").read_text())
-    assert summary["success_after"]["rate"] == json_lines(stopped_run / "metrics.jsonl")[2]["val/success"]
+    assert summary["success_after"]["rate"] == json_lines(stopped_run / "metrics.jsonl")[2]["val/success/rate"]
     assert summary["episodes"] == 16
 
 

@@ -32,8 +32,8 @@ def test_the_resolved_config_and_the_versions_are_kept(run):
 def test_metrics_have_one_line_a_step_in_order(run):
     assert steps_of(run) == [0, 1, 2, 3]
     lines = json_lines(run / "metrics.jsonl")
-    assert [line["step"] for line in lines if "val/success" in line] == [0, 2, 3]
-    assert all("train/success" in line and "actor/updated" in line for line in lines[1:])
+    assert [line["step"] for line in lines if "val/success/rate" in line] == [0, 2, 3]
+    assert all("success/rate" in line and "actor/updated" in line for line in lines[1:])
     assert any(line["actor/updated"] == 1 for line in lines[1:])
     assert all(("critic/vf_loss" in line) == (algorithm(run) == "ppo") for line in lines[1:])
 
@@ -42,18 +42,18 @@ def test_tensorboard_has_the_same_numbers(run):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(run / "tensorboard")).Reload()
-    logged = {event.step: event.value for event in board.Scalars("train/return")}
+    logged = {event.step: event.value for event in board.Scalars("episode/return/mean")}
     lines = json_lines(run / "metrics.jsonl")[1:]
-    assert logged == pytest.approx({line["step"]: line["train/return"] for line in lines})
+    assert logged == pytest.approx({line["step"]: line["episode/return/mean"] for line in lines})
 
 
 def test_every_validation_episode_is_written_and_agrees_with_the_metrics(run):
     for line in json_lines(run / "metrics.jsonl"):
-        if "val/success" in line:
+        if "val/success/rate" in line:
             episodes = json_lines(run / "episodes" / f"validation_step_{line['step']:06d}.jsonl")
             assert len(episodes) == 12 == len({episode["item_id"] for episode in episodes})
-            assert line["val/success"] == sum(episode["success"] for episode in episodes) / 12
-            assert line["val/return"] == pytest.approx(sum(episode["return"] for episode in episodes) / 12)
+            assert line["val/success/rate"] == sum(episode["success"] for episode in episodes) / 12
+            assert line["val/episode/return/mean"] == pytest.approx(sum(episode["return"] for episode in episodes) / 12)
 
 
 def test_training_episodes_have_text_tokens_mask_log_probs_and_rewards(run):
@@ -91,8 +91,8 @@ def test_the_summary_says_what_came_of_it(run):
     for name, line in (("success_before", lines[0]), ("success_after", lines[-1])):
         assert set(summary[name]) == {"rate", "low", "high", "n"}
         assert summary[name]["n"] == 12
-        assert summary[name]["rate"] == line["val/success"]
-        assert (summary[name]["low"], summary[name]["high"]) == (line["val/success_low"], line["val/success_high"])
+        assert summary[name]["rate"] == line["val/success/rate"]
+        assert (summary[name]["low"], summary[name]["high"]) == (line["val/success/low"], line["val/success/high"])
     model = AutoModelForCausalLM.from_pretrained(run / "initial_model")
     assert summary["model_parameters"] == sum(parameter.numel() for parameter in model.parameters())
 

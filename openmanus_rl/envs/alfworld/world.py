@@ -149,6 +149,10 @@ class AlfWorld(Environment):
         state = {**game.state(), "where": [(place, game.contents(place)) for place in game.game.receptacles]}
         return f"{stable_hash(game.game.content):016x} {stable_hash(repr(state)):016x}"
 
+    def difficulty(self) -> str:
+        """Which of ALFWorld's six types the task is of."""
+        return self.task_type.partition("-")[0]
+
     def expert_action(self) -> str | None:
         """The next action of one who knows where everything is."""
         game = self._episode.game

@@ -144,6 +144,10 @@ class BabyAI(Environment):
         state = (position(level), int(level.agent_dir), carried, there, _stages(level.instrs), steps)
         return f"{item_number(self.name, episode.item_id)} {stable_hash(repr(state)):016x}"
 
+    def difficulty(self) -> str:
+        """The name of the level."""
+        return LEVELS[item_number(self.name, self._episode.item_id) % len(LEVELS)]
+
     def expert_action(self) -> str | None:
         return expert_choice(self._episode.level, self._episode.offered)
 

@@ -222,6 +222,10 @@ class SciWorld(Environment):
             "deleted": False,
         }
 
+    def difficulty(self) -> str:
+        """The kind of the task, such as `boil`."""
+        return self.task_name
+
     def expert_action(self) -> str | None:
         """The next action of the simulator's gold path; past its end, `wait1`, since its effects may be under way.
 

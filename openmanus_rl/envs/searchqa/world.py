@@ -139,6 +139,11 @@ class SearchQA(Environment):
         """The question and the pages found so far, in whatever order."""
         return f"{stable_hash(self._inquiry.question.text):016x} {sorted(set(self._inquiry.seen))}"
 
+    def difficulty(self) -> str | None:
+        """How many facts lie between the question and its answer, where that is known."""
+        hops = self._inquiry.question.hops
+        return f"hops_{hops}" if hops else None
+
     def expert_action(self) -> str:
         """Search for the first page on the way that was not found yet; answer when all were.
 

@@ -157,6 +157,10 @@ class TextCraft(Environment):
         """The goal and the inventory; turns are left out, since a state is worth comparing whenever it was reached."""
         return f"{self._task.goal}: {self._carried() or 'nothing'}"
 
+    def difficulty(self) -> str:
+        """How many crafts in a row the goal needs."""
+        return f"depth_{self.table.depth(self._task.goal)}"
+
     def expert_action(self) -> str:
         return self._task.plan.next_action(self._session.inventory).command
 

@@ -23,7 +23,7 @@ from openmanus_rl.envs.base import (
     split_of,
     stable_hash,
 )
-from openmanus_rl.envs.items import item_number, pick
+from openmanus_rl.envs.items import in_doubling_steps, item_number, pick
 from openmanus_rl.envs.text import normal_answer
 from openmanus_rl.envs.tools.calls import GRAMMAR, Call, read_call
 from openmanus_rl.envs.tools.tool import Answer, ToolError, call_tool, tool, tools_of
@@ -138,6 +138,10 @@ class ToolWorld(Environment):
     def state_key(self) -> str:
         """The goal and the data; turns are left out."""
         return f"{stable_hash(f'{self._asked.goal} {json.dumps(self._service.state, sort_keys=True)}'):016x}"
+
+    def difficulty(self) -> str:
+        """How many calls do the task, the last one included: 1 to 2, 3 to 4, 5 to 8, …"""
+        return in_doubling_steps("calls", len(self._asked.plan))
 
     def expert_action(self) -> str:
         """The first call of the plan that was not made yet."""
