@@ -150,11 +150,11 @@ class RunView:
 
     def success(self) -> dict[str, Any] | None:
         """The last held-out success with its interval."""
-        rate, n = self.metrics.last("val/success"), self.metrics.last("val/episodes")
+        rate, n = self.metrics.last("val/success/rate"), self.metrics.last("val/success/n")
         if rate is None or not n:
             return None
         interval = wilson(round(rate * n), int(n))
-        return {**interval.to_dict(), "step": self.metrics.last_step_of("val/success")}
+        return {**interval.to_dict(), "step": self.metrics.last_step_of("val/success/rate")}
 
     def problems(self) -> list[str]:
         """What in the directory could not be read, in words."""

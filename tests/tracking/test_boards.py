@@ -26,11 +26,11 @@ def test_wandb_gets_the_names_of_the_metrics_file(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     log = WandbLog(tmp_path, "mazes", RunConfig())
-    log.append(0, {"val/success": 0.25})
-    log.append(1, {"train/success": 0.5, "actor/entropy": 0.1})
+    log.append(0, {"val/success/rate": 0.25})
+    log.append(1, {"success/rate": 0.5, "actor/entropy": 0.1})
     log.close()
     (written,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
-    assert all(name in written.read_bytes() for name in (b"val/success", b"train/success", b"actor/entropy"))
+    assert all(name in written.read_bytes() for name in (b"val/success/rate", b"success/rate", b"actor/entropy"))
 
 
 def test_without_the_package_wandb_is_refused_with_a_way_out(tmp_path, monkeypatch):

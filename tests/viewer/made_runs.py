@@ -89,30 +89,30 @@ def metrics_at(step: int, seed: int = 0, skill: float = 1.0) -> dict[str, float]
     rate = skill * (1 - math.exp(-step / 40)) * 0.85
     noisy = min(1.0, max(0.0, rate + chance.gauss(0, 0.05)))
     return {
-        "train/success": noisy,
-        "train/return": noisy - 0.3,
-        "train/num_turns/mean": 8 - 4 * rate,
-        "train/response_length/mean": 60 - 20 * rate,
-        "train/invalid_actions": 0.2 * math.exp(-step / 10),
+        "success/rate": noisy,
+        "episode/return/mean": noisy - 0.3,
+        "num_turns/mean": 8 - 4 * rate,
+        "response_length/mean": 60 - 20 * rate,
+        "episode/invalid_actions": 0.2 * math.exp(-step / 10),
         "actor/entropy": 0.9 * math.exp(-step / 60) + 0.1,
         "actor/ppo_kl": 0.004 + 0.002 * chance.random(),
         "actor/grad_norm": 0.5 + 0.2 * chance.random(),
         "rollout/canary_gap": 1e-6,
         "perf/sampled_tokens_per_second": 2000 + 100 * chance.random(),
-        "time/rollout": 1.0,
-        "time/update": 0.5,
-        "time/train_seconds": 1.5 * step,
+        "timing_s/gen": 1.0,
+        "timing_s/update_actor": 0.5,
+        "training/seconds": 1.5 * step,
     }
 
 
 def validation_at(step: int, rate: float, n: int = 128) -> dict[str, float]:
     interval = wilson(round(rate * n), n)
     return {
-        "val/success": interval.rate,
-        "val/success_low": interval.low,
-        "val/success_high": interval.high,
-        "val/episodes": n,
-        "val/return": interval.rate - 0.2,
+        "val/success/rate": interval.rate,
+        "val/success/low": interval.low,
+        "val/success/high": interval.high,
+        "val/success/n": n,
+        "val/episode/return/mean": interval.rate - 0.2,
     }
 
 

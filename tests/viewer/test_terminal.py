@@ -1,14 +1,18 @@
 """Episodes in the terminal: the same truth in colour, and nothing of a model acts there."""
 
+import io
 import re
 
 import pytest
 from hostile_strings import hostile_strings
 from made_runs import episode
+from rich.console import Console
 
 from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.viewer.hostile import visible
+from openmanus_rl.viewer.run import RunView
+from openmanus_rl.viewer.terminal import one_episode
 
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey, or cannot print."""
@@ -37,16 +41,18 @@ def test_every_token_has_its_numbers_in_a_table(cli, runs):
     assert table[2].split() == ["1", "5", "101", "t101", "-1.5000", "-1.5100", "0.5000", "0.0000", "7"]
 
 
-def test_colours_tell_advantages_apart(cli, runs, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLORTERM", "truecolor")
+def test_colours_tell_what_was_above_the_baseline_from_what_was_below(runs):
+    table = RunView(runs / "maze-grpo").episodes
+    table.refresh()
 
-    def colour_of(name):
-        shown = cli("episodes", "show", str(runs / "maze-grpo"), name).out
-        return re.findall(r"\x1b\[([\d;]+)mt100", shown)
+    def colour_of(number):
+        console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=100)
+        row = table.find("train_step_000002.jsonl", number)
+        console.print(one_episode(row, table.record(row), "advantage"))
+        (colour,) = re.findall(r"\x1b\[([\d;]+)mt100", console.file.getvalue())
+        return colour
 
-    (above,), (below,) = colour_of("train_step_000002:1"), colour_of("train_step_000002:2")
-    assert above != below
+    assert colour_of(1) != colour_of(2) == colour_of(3)
 
 
 def test_grep_finds_what_was_said_and_fails_where_nothing_was(cli, runs):

@@ -8,12 +8,12 @@ import { status, successBar } from "./runs.js";
 import { inline } from "./text.js";
 
 const CHARTS = [
-  ["Held-out success", "val/success", percent],
-  ["Training success", "train/success", percent],
-  ["Return", "train/return"],
-  ["Turns an episode", "train/num_turns/mean"],
-  ["Sampled tokens an episode", "train/response_length/mean"],
-  ["Invalid actions", "train/invalid_actions", percent],
+  ["Held-out success", "val/success/rate", percent],
+  ["Training success", "success/rate", percent],
+  ["Return", "episode/return/mean"],
+  ["Turns an episode", "num_turns/mean"],
+  ["Sampled tokens an episode", "response_length/mean"],
+  ["Invalid actions", "episode/invalid_actions", percent],
   ["Entropy", "actor/entropy"],
   ["KL of the update", "actor/ppo_kl"],
   ["Sampled tokens a second", "perf/sampled_tokens_per_second"],
@@ -40,7 +40,7 @@ export async function show(place, { words }, signal) {
   const draw = async () => {
     const [compared, ...data] = await Promise.all([
       get(["compare"], { run: chosen }, signal),
-      ...chosen.map((name) => get(["runs", name, "metrics"], { name: [...CHARTS.map(([, metric]) => metric), "val/success_low", "val/success_high"], points: 500 }, signal)),
+      ...chosen.map((name) => get(["runs", name, "metrics"], { name: [...CHARTS.map(([, metric]) => metric), "val/success/low", "val/success/high"], points: 500 }, signal)),
     ]);
     state.figures.forEach((figure) => figure.close());
     const grid = h("div", { class: "charts" });
@@ -75,7 +75,7 @@ function overlay(place, title, metric, format, names, data, state, isHero) {
 /** The lower and the upper edge of a run's interval. */
 function interval(line, data, state, begun) {
   return ["low", "high"].map((edge) => {
-    const { x, y } = column(data, `val/success_${edge}`, state.byTime);
+    const { x, y } = column(data, `val/success/${edge}`, state.byTime);
     return { label: edge, edge, of: line, x: state.byTime ? x.map((time) => time - begun(data)) : x, y, colour: line.colour, hidden: true };
   });
 }

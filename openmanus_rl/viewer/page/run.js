@@ -7,22 +7,23 @@ import { status, successBar } from "./runs.js";
 import { block, inline } from "./text.js";
 
 const CHARTS = [
-  { title: "Return", lines: [["val/return", "held out"], ["train/return", "training"]] },
-  { title: "Turns an episode", lines: [["val/num_turns/mean", "held out"], ["train/num_turns/mean", "training"]] },
-  { title: "Sampled tokens an episode", lines: [["val/response_length/mean", "held out"], ["train/response_length/mean", "training"]] },
-  { title: "Invalid actions", lines: [["val/invalid_actions", "held out"], ["train/invalid_actions", "training"]], format: percent },
+  { title: "Held-out success by world and difficulty", match: /^val\/success\/(.+)\/rate$/, atLeast: 2, format: percent },
+  { title: "Return", lines: [["val/episode/return/mean", "held out"], ["episode/return/mean", "training"]] },
+  { title: "Turns an episode", lines: [["val/num_turns/mean", "held out"], ["num_turns/mean", "training"]] },
+  { title: "Sampled tokens an episode", lines: [["val/response_length/mean", "held out"], ["response_length/mean", "training"]] },
+  { title: "Invalid actions", lines: [["val/episode/invalid_actions", "held out"], ["episode/invalid_actions", "training"]], format: percent },
   { title: "Entropy", lines: [["actor/entropy", "entropy"]] },
   { title: "KL of the update", lines: [["actor/ppo_kl", "KL"]] },
   { title: "KL to the reference", lines: [["actor/kl_loss", "in the loss"], ["actor/reward_kl_penalty", "in the reward"]] },
   { title: "Engine against trainer, log-prob gap", lines: [["rollout/log_prob_gap_mean", "mean"], ["rollout/log_prob_gap_max", "max"], ["rollout/canary_gap", "probe"]] },
-  { title: "Staleness", match: /staleness/ },
+  { title: "Staleness", match: /(staleness.*)/ },
   { title: "Groups that teach nothing", lines: [["groups/zero_variance", "equal"], ["groups/lone", "alone"]], format: percent },
   { title: "Gradient norm", lines: [["actor/grad_norm", "actor"], ["critic/grad_norm", "critic"]] },
   { title: "Value: explained variance", lines: [["critic/vf_explained_var", "critic"]] },
   { title: "Sampled tokens a second", lines: [["perf/sampled_tokens_per_second", "tokens/s"]] },
-  { title: "Seconds a step, by part", lines: [["time/rollout", "rollout"], ["time/credit", "credit"], ["time/update", "update"], ["time/sync", "sync"]], stacked: true },
+  { title: "Seconds a step, by part", stacked: true, lines: ["gen", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor", "update_weights"].map((part) => [`timing_s/${part}`, part.replaceAll("_", " ")]) },
 ];
-const SUCCESS = ["val/success", "val/success_low", "val/success_high", "train/success"];
+const SUCCESS = ["val/success/rate", "val/success/low", "val/success/high", "success/rate"];
 
 export async function show(place, { run }, signal) {
   const state = { run, byTime: false, zoom: null, extra: [], figures: [], signal };
@@ -56,11 +57,11 @@ function drawHead(head, run) {
   const progress = run.steps ? Math.min(1, (run.step ?? 0) / run.steps) : 0;
   const tiles = [
     ["Held-out success", run.success ? successBar(run.success) : "not measured yet", run.success ? `at step ${number(run.success.step)}` : ""],
-    ["Training success", percent(latest["train/success"] ?? null), "last step"],
-    ["Return", signed(latest["val/return"] ?? latest["train/return"] ?? null), "mean"],
-    ["Turns", number(latest["train/num_turns/mean"] ?? null), "an episode"],
+    ["Training success", percent(latest["success/rate"] ?? null), "last step"],
+    ["Return", signed(latest["val/episode/return/mean"] ?? latest["episode/return/mean"] ?? null), "mean"],
+    ["Turns", number(latest["num_turns/mean"] ?? null), "an episode"],
     ["Speed", `${number(latest["perf/sampled_tokens_per_second"] ?? null)}`, "sampled tokens/s"],
-    ["Trained for", seconds(latest["time/train_seconds"] ?? null), `changed ${ago(run.changed)}`],
+    ["Trained for", seconds(latest["training/seconds"] ?? null), `changed ${ago(run.changed)}`],
   ];
   fill(head,
     h("div", { class: "title-row" }, h("h1", {}, inline(run.name, 80)), status(run.status),
@@ -84,7 +85,7 @@ async function drawCharts(place, run, state, again) {
   const wanted = CHARTS.map((spec) => ({ ...spec, lines: spec.match ? matching(run.metrics, spec.match) : spec.lines }))
     .concat(state.extra.map((name) => ({ title: name, lines: [[name, "value"]], isExtra: true })))
     .map((spec) => ({ ...spec, lines: spec.lines.filter(([name]) => run.metrics.includes(name)) }))
-    .filter((spec) => spec.lines.length);
+    .filter((spec) => spec.lines.length >= (spec.atLeast ?? 1));
   const names = [...new Set([...SUCCESS, ...wanted.flatMap((spec) => spec.lines.map(([name]) => name))])];
   const [from, to] = state.zoom ?? [null, null];
   const data = await get(["runs", run.name, "metrics"], { name: names, points: 800, from, to }, state.signal);
@@ -115,13 +116,13 @@ function chartBar(run, state, data, again) {
 
 function successChart(place, data, state, marks, onzoom) {
   const line = (name, label, colour, more = {}) => ({ label, ...column(data, name, state.byTime), colour, format: percent, ...more });
-  const held = column(data, "val/success", state.byTime);
+  const held = column(data, "val/success/rate", state.byTime);
   const lines = [];
   if (held.x.length) {
-    lines.push(line("val/success_low", "low", seriesColour(0), { hidden: true }), line("val/success_high", "high", seriesColour(0), { hidden: true }),
-      line("val/success", "held out", seriesColour(0), { width: 2.5, dots: held.x.length < 60 }));
+    lines.push(line("val/success/low", "low", seriesColour(0), { hidden: true }), line("val/success/high", "high", seriesColour(0), { hidden: true }),
+      line("val/success/rate", "held out", seriesColour(0), { width: 2.5, dots: held.x.length < 60 }));
   }
-  lines.push(line("train/success", "training", seriesColour(1), { width: 1.25 }));
+  lines.push(line("success/rate", "training", seriesColour(1), { width: 1.25 }));
   return chart(place, { title: "Success", note: "held-out tasks with their 95 % interval", lines, bands: held.x.length ? [[0, 1, lines[2]]] : [],
     marks, byTime: state.byTime, height: 260, range: () => [0, 1], onzoom });
 }
@@ -133,7 +134,7 @@ export function column(data, name, byTime) {
 }
 
 function matching(names, pattern) {
-  return names.filter((name) => pattern.test(name)).slice(0, 6).map((name) => [name, name.split("/").slice(1).join("/")]);
+  return names.filter((name) => pattern.test(name)).slice(0, 8).map((name) => [name, pattern.exec(name)[1]]);
 }
 
 /** Checkpoints and events as marks; an event without a step stands at the step that was written next. */
