@@ -36,6 +36,8 @@ class RunView:
         self._events: list[dict[str, Any]] = []
         self._broken_events = 0
         self._lists: OrderedDict[tuple[Any, ...], list[Row] | Search] = OrderedDict()
+        self._counted: dict[str, Any] = {}
+        self._counted_version = -1
         self._lock = RLock()
 
     def state(self) -> dict[str, Any]:
@@ -82,8 +84,7 @@ class RunView:
                 "first_step": self.metrics.steps[0] if self.metrics.steps else None,
                 "lines": len(self.metrics.steps),
                 "episodes": len(self.episodes.rows),
-                "facets": self.episodes.facets(),
-                "breakdown": self._breakdown(),
+                **self._of_episodes(),
                 "waiting": len(self.episodes.waiting),
                 "problems": self.problems(),
             }
@@ -198,6 +199,13 @@ class RunView:
 
     def _group(self, file: str, group: int) -> list[Row]:
         return [row for row in self.episodes.of_file(file) if row.entry.group == group]
+
+    def _of_episodes(self) -> dict[str, Any]:
+        """What takes a walk over all rows, from the last time if they are the same."""
+        if self._counted_version != self.episodes.version:
+            self._counted = {"facets": self.episodes.facets(), "breakdown": self._breakdown()}
+            self._counted_version = self.episodes.version
+        return self._counted
 
     def _breakdown(self) -> list[dict[str, Any]]:
         """Success by world and difficulty at the last validation."""

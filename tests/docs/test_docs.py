@@ -47,6 +47,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl eval .*": ["--n", "2"],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
+    r"openmanus-rl episodes .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
@@ -81,6 +82,8 @@ COVERED = {
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
+    r"openmanus-rl view .*": "tests/viewer/test_view_verb.py::test_the_verb_prints_the_address_and_ends_with_ctrl_c",
+    r"python scripts/screenshots\.py .*": "tests/viewer/test_screenshots.py::test_every_view_is_taken_in_both_colours",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",

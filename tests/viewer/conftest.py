@@ -1,27 +1,14 @@
 """A directory of two runs, made once, and its page on a real port."""
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from browser import Complaints, chromium
 from made_runs import make_run
+from serving import serving
 
 from openmanus_rl.viewer.serve import ViewerServer
-
-
-@contextmanager
-def serving(root: Path, **options) -> Iterator[ViewerServer]:
-    server = ViewerServer(root, **options)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(timeout=20)
 
 
 @pytest.fixture(scope="session")

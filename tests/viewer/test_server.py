@@ -9,8 +9,11 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 import pytest
+from made_runs import make_run, metrics_at
+from serving import serving
 
 from openmanus_rl.errors import UserError
+from openmanus_rl.tracking.metrics import MetricsLog
 from openmanus_rl.viewer.serve import ViewerServer
 
 
@@ -24,8 +27,6 @@ def ask(url, method="GET", **headers):
 
 @pytest.fixture(scope="module")
 def page(runs):
-    from conftest import serving
-
     with serving(runs) as server:
         yield server.url
 
@@ -139,10 +140,6 @@ def test_the_page_asks_nobody_else():
 
 
 def test_news_of_a_run_comes_as_it_is_written(runs, serve, tmp_path):
-    from made_runs import make_run, metrics_at
-
-    from openmanus_rl.tracking.metrics import MetricsLog
-
     run = make_run(tmp_path / "runs" / "live", steps=4)
     with urllib.request.urlopen(serve(tmp_path / "runs").url + "api/changes?run=live", timeout=20) as stream:
         assert json.loads(next_news(stream))["live"]["metrics"] == [5, 4]

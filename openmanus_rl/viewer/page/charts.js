@@ -12,19 +12,23 @@ export function seriesColour(index) {
 }
 
 /**
- * `lines`: [{label, x, y, colour, width, dash, dots, format, hidden}], each with its own x values; `bands`: indexes of
+ * `lines`: [{label, x, y, colour, width, dots, format, hidden}], each with its own x values; `bands`: indexes of
  * the lines below and above, and the line whose colour it has; `stacked`: areas on top of each other; `marks`: [{x, kind, text}].
  */
 export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, height = 190, range, onzoom }) {
-  const [xs, columns] = joined(lines);
+  const now = { lines, marks, columns: [] };
   const readout = h("div", { class: "readout", "aria-hidden": "true" });
   const body = h("div", { class: "plot" });
-  const figure = h("figure", { class: "chart", role: "img", "aria-label": `${title}: ${spoken(lines)}` },
+  const figure = h("figure", { class: "chart", role: "img" },
     h("figcaption", {}, h("span", { class: "chart-title" }, title), note && h("span", { class: "muted" }, ` ${note}`), readout), body);
   place.append(figure);
-  const shown = stacked ? stack(columns) : columns;
-  const ink = token("--muted");
-  const axis = { stroke: ink, grid: { stroke: token("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const data = () => {
+    const [xs, columns] = joined(now.lines);
+    now.columns = columns;
+    figure.setAttribute("aria-label", `${title}: ${spoken(now.lines)}`);
+    return [xs, ...(stacked ? stack(columns) : columns)];
+  };
+  const axis = { stroke: token("--muted"), grid: { stroke: token("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const options = {
     width: Math.max(200, body.clientWidth),
     height,
@@ -40,27 +44,32 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
       label: line.label,
       stroke: line.hidden ? "transparent" : line.colour,
       width: line.hidden ? 0 : line.width ?? 1.75,
-      dash: line.dash,
       fill: stacked ? alpha(line.colour, 0.55) : undefined,
       spanGaps: true,
       points: { show: Boolean(line.dots), size: 5, fill: line.colour, stroke: line.colour },
     }))],
     bands: filled(bands, stacked, lines),
     hooks: {
-      draw: [(plot) => drawMarks(plot, marks)],
-      setCursor: [(plot) => tell(readout, plot, lines, columns, marks, byTime)],
+      draw: [(plot) => drawMarks(plot, now.marks)],
+      setCursor: [(plot) => tell(readout, plot, now, byTime)],
       setSelect: [(plot) => {
         if (!onzoom || plot.select.width < 4) return;
         onzoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
       }],
     },
   };
-  const plot = new uPlot(options, [xs, ...shown], body);
-  tell(readout, plot, lines, columns, marks, byTime);
+  const plot = new uPlot(options, data(), body);
+  tell(readout, plot, now, byTime);
   const observer = new ResizeObserver(() => {
     if (body.clientWidth && Math.abs(body.clientWidth - plot.width) > 1) plot.setSize({ width: body.clientWidth, height });
   });
   observer.observe(body);
+  /** The same lines with new values. */
+  figure.update = (newLines, newMarks) => {
+    Object.assign(now, { lines: newLines, marks: newMarks });
+    plot.setData(data());
+    tell(readout, plot, now, byTime);
+  };
   figure.close = () => {
     observer.disconnect();
     plot.destroy();
@@ -136,7 +145,7 @@ function drawMarks(plot, marks) {
 }
 
 /** The values under the cursor, else the last ones. */
-function tell(readout, plot, lines, columns, marks, byTime) {
+function tell(readout, plot, { lines, columns, marks }, byTime) {
   const xs = plot.data[0];
   const at = plot.cursor.idx ?? null;
   const entries = lines.map((line, index) => {

@@ -30,12 +30,12 @@ export async function show(place, { run, words }, signal) {
     list.ask(query);
   };
   const form = filters(facets, query, ask);
-  fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count), form, list.headers(query, ask), list.element, list.note);
+  fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
   list.ask(query);
   let version = null;
   watch([run], (states) => {
     const now = states[run]?.episodes;
-    if (version !== null && now !== version) list.renew();
+    if (version !== null && now !== version) list.news();
     version = now;
   }, signal);
   document.addEventListener("keydown", (event) => {
@@ -92,6 +92,7 @@ class EpisodeList {
     this.signal = signal;
     this.count = h("span", { class: "muted", role: "status" });
     this.note = h("p", { class: "muted" });
+    this.more = h("button", { type: "button", class: "button", hidden: true, onclick: () => { this.element.scrollTop = 0; this.renew(); } }, "There are new episodes");
     this.space = h("div", { class: "virtual-space" });
     this.element = h("div", { class: "virtual", tabindex: "0", role: "listbox", "aria-label": "Episodes" }, this.space);
     this.selected = 0;
@@ -130,7 +131,14 @@ class EpisodeList {
     this.renew();
   }
 
+  /** New rows come in above: at the top of the list they are shown, further down they wait to be asked for. */
+  news() {
+    if (this.element.scrollTop < ROW) this.renew();
+    else this.more.hidden = false;
+  }
+
   renew() {
+    this.more.hidden = true;
     this.asked?.abort();
     this.asked = new AbortController();
     this.reset();

@@ -26,7 +26,7 @@ const CHARTS = [
 const SUCCESS = ["val/success/rate", "val/success/low", "val/success/high", "success/rate"];
 
 export async function show(place, { run }, signal) {
-  const state = { run, byTime: false, zoom: null, extra: [], figures: [], signal };
+  const state = { byTime: false, zoom: null, extra: [], figures: [], shape: null, told: null, signal };
   const head = h("div");
   const charts = h("div");
   const rest = h("div");
@@ -89,17 +89,23 @@ async function drawCharts(place, run, state, again) {
   const names = [...new Set([...SUCCESS, ...wanted.flatMap((spec) => spec.lines.map(([name]) => name))])];
   const [from, to] = state.zoom ?? [null, null];
   const data = await get(["runs", run.name, "metrics"], { name: names, points: 800, from, to }, state.signal);
-  state.figures.forEach((figure) => figure.close());
   const marks = marksOf(run, data, state.byTime);
+  const specs = [successSpec(data, state), ...wanted.map((spec) => ({ ...spec, lines: spec.lines.map(([name, label], index) =>
+    ({ label, ...column(data, name, state.byTime), colour: seriesColour(index), format: spec.format })) }))];
+  const shape = JSON.stringify([state.byTime, state.zoom, data.share > 1, seriesColour(0), specs.map((spec) => [spec.title, spec.lines.map((line) => line.label)])]);
+  if (shape === state.shape) {
+    state.figures.forEach((figure, index) => figure.update(specs[index].lines, marks));
+    return;
+  }
+  state.shape = shape;
   const onzoom = (low, high) => { state.zoom = state.byTime ? stepsBetween(data, low, high) : [low, high]; again(); };
+  place.style.setProperty("min-height", `${place.clientHeight}px`); // else the page jumps while the charts are made anew
+  state.figures.forEach((figure) => figure.close());
   const hero = h("div", { class: "hero" });
   const grid = h("div", { class: "charts" });
   fill(place, chartBar(run, state, data, again), hero, grid);
-  state.figures = [successChart(hero, data, state, marks, onzoom), ...wanted.map((spec) => chart(grid, {
-    title: spec.title,
-    lines: spec.lines.map(([name, label], index) => ({ label, ...column(data, name, state.byTime), colour: seriesColour(index), format: spec.format })),
-    stacked: spec.stacked, marks, byTime: state.byTime, onzoom,
-  }))].filter(Boolean);
+  state.figures = specs.map((spec, index) => chart(index ? grid : hero, { ...spec, marks, byTime: state.byTime, onzoom }));
+  place.style.removeProperty("min-height");
 }
 
 function chartBar(run, state, data, again) {
@@ -114,7 +120,7 @@ function chartBar(run, state, data, again) {
     h("span", { class: "muted marks-key" }, "▲ checkpoint", h("span", { class: "dash" }), "event"));
 }
 
-function successChart(place, data, state, marks, onzoom) {
+function successSpec(data, state) {
   const line = (name, label, colour, more = {}) => ({ label, ...column(data, name, state.byTime), colour, format: percent, ...more });
   const held = column(data, "val/success/rate", state.byTime);
   const lines = [];
@@ -123,8 +129,8 @@ function successChart(place, data, state, marks, onzoom) {
       line("val/success/rate", "held out", seriesColour(0), { width: 2.5, dots: held.x.length < 60 }));
   }
   lines.push(line("success/rate", "training", seriesColour(1), { width: 1.25 }));
-  return chart(place, { title: "Success", note: "held-out tasks with their 95 % interval", lines, bands: held.x.length ? [[0, 1, lines[2]]] : [],
-    marks, byTime: state.byTime, height: 260, range: () => [0, 1], onzoom });
+  return { title: "Success", note: "held-out tasks with their 95 % interval", lines, bands: held.x.length ? [[0, 1, lines[2]]] : [],
+    height: 260, range: () => [0, 1] };
 }
 
 export function column(data, name, byTime) {
@@ -140,7 +146,7 @@ function matching(names, pattern) {
 /** Checkpoints and events as marks; an event without a step stands at the step that was written next. */
 function marksOf(run, data, byTime) {
   const stepAt = (time) => data.step[data.time.findIndex((other) => other >= time)] ?? data.step.at(-1);
-  const events = run.events.filter((event) => event.event !== "checkpoint").map((event) => ({
+  const events = run.events.map((event) => ({
     x: byTime ? event.time : event.step ?? stepAt(event.time),
     kind: /guard|fail|lost|spike|nan|restart|roll|alarm/i.test(event.event) ? "alarm" : "event",
     text: event.event,
@@ -155,6 +161,9 @@ function stepsBetween(data, low, high) {
 }
 
 function drawRest(place, run, state) {
+  const told = JSON.stringify([run.breakdown, run.events, run.preset, run.config]);
+  if (told === state.told) return;
+  state.told = told;
   const open = Object.fromEntries([...place.querySelectorAll("details")].map((details) => [details.dataset.name, details.open]));
   const fold = (name, title, isOpen, ...children) => h("details", { dataset: { name }, open: open[name] ?? isOpen }, h("summary", {}, title), children);
   fill(place,
