@@ -82,8 +82,8 @@ def diff(run: Run, one: Name, other: Name) -> None:
     from openmanus_rl.viewer.terminal import difference
 
     table = _table(run)
-    rows = [_find(table, name) for name in (one, other)]
-    for part in difference(*(table.record(row) for row in rows), names=[one, other]):
+    first, second = (table.record(_find(table, name)) for name in (one, other))
+    for part in difference(first, second, [one, other]):
         _console().print(part)
 
 

@@ -56,7 +56,7 @@ class WandbLog:
             name=run.name,
             dir=str(run),
             config=config.model_dump(),
-            reinit="create_new",
+            settings=wandb.Settings(console="off"),  # the terminal is the run's own
         )
 
     def append(self, step: int, metrics: Mapping[str, float]) -> None:

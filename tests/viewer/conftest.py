@@ -35,8 +35,9 @@ def serve() -> Iterator[Callable[..., ViewerServer]]:
         manager.__exit__(None, None, None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """For one file of tests: while it is open an event loop runs in this thread, and no other could."""
     with chromium() as started:
         yield started
 
