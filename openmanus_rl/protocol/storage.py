@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 from tensordict import TensorDict
 
@@ -56,7 +57,8 @@ def unpack_tensor(packed: PackedTensor) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype)
     if memoryview(memory).readonly:
         # Bytes that others may read, such as those of a shared object store: writing there would change theirs.
-        memory = bytearray(memory)
+        # numpy asks for huge pages, so its copy takes half the time of Python's or torch's.
+        memory = np.frombuffer(memory, np.uint8).copy()
     return torch.frombuffer(memory, dtype=dtype).reshape(shape)
 
 

@@ -203,8 +203,10 @@ class AgentGymRoutes:
             told["observation"] = session.progress.observation.text
         return await self._answer(session, told, keys)
 
-    async def _answer(self, session: Session, told: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    async def _answer(self, session: Session, told: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         """The keys of an answer: what is told already, and the rest asked of the world at once."""
+        if tuple(told) == keys:
+            return told
         questions = {key: self._family.tells[key] for key in keys if key not in told}
         if questions:
             told = {**told, **await session.ask(partial(_ask_all, questions))}

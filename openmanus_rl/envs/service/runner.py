@@ -87,10 +87,10 @@ def act_without_key(action: str, world: Environment) -> tuple[StepResult, None]:
     return world.step(action), None
 
 
-def outcome_of(function: Callable[[], Any]) -> Outcome:
+def outcome_of(function: Callable[..., Any], *arguments: Any) -> Outcome:
     """The function's value, or the exception to raise in its place."""
     try:
-        return function(), None
+        return function(*arguments), None
     except SPOKEN_ERRORS as error:
         return None, error
     except Overdue:

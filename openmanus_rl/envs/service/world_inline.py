@@ -38,11 +38,11 @@ class InlineWorld(WorldThread):
         return await self.call(function, seconds)
 
     async def step(self, function: Callable[[Environment], T], seconds: float) -> T:
-        timed = functools.partial(self._timed, function)
         if self._slow_steps >= SLOW_STEPS and self._slow_steps > SLOW_SHARE * self._steps:
-            return await self.call(timed, seconds)
-        deadline = time.monotonic() + min(seconds, ALARM_SECONDS)
-        value, error = _watch.outcome(deadline, functools.partial(timed, self.world))
+            return await self.call(functools.partial(self._timed, function), seconds)
+        began = time.monotonic()
+        value, error = _watch.outcome(began + min(seconds, ALARM_SECONDS), function, self.world)
+        self._count(time.monotonic() - began)
         if error is not None:
             raise error
         result: T = value
@@ -53,8 +53,12 @@ class InlineWorld(WorldThread):
         try:
             return function(world)
         finally:
-            self._steps += 1
-            self._slow_steps += time.monotonic() - began > BUDGET_SECONDS
+            self._count(time.monotonic() - began)
+
+    def _count(self, seconds: float) -> None:
+        self._steps += 1
+        if seconds > BUDGET_SECONDS:
+            self._slow_steps += 1
 
 
 class _Watch:
@@ -70,11 +74,11 @@ class _Watch:
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def outcome(self, deadline: float, function: Callable[[], Any]) -> Outcome:
+    def outcome(self, deadline: float, function: Callable[[Environment], Any], world: Environment) -> Outcome:
         """The outcome of a call that is cut off at its deadline. Whatever is raised into it does not leave here."""
         try:
             self._deadline = deadline
-            outcome = outcome_of(function)
+            outcome = outcome_of(function, world)
             self._deadline = float("inf")
         except Overdue:
             self._deadline = float("inf")
