@@ -71,6 +71,12 @@ class Turn:
     """Why the action is not valid, by the template's parser or by the world; None if it is."""
     state_key: str | None
     """The world's state in which the turn was taken."""
+    kind: str = "action"
+    """What the template found in the answer: `action`, `invalid`, or a type of its own such as `search`."""
+    action_span: tuple[int, int] | None = None
+    """Which of `token_ids` wrote the action, as a half-open range."""
+    finish: str = "stop"
+    """Why sampling ended: `stop`, or `length` where the turn's budget of tokens was spent."""
     observation: str = ""
     reward: float = 0.0
     generate_seconds: float = 0.0
@@ -88,6 +94,19 @@ class Segment:
     ids: list[int]
     prompt_length: int
     turns: list[Turn] = field(default_factory=list)
+    summary: Turn | None = None
+    """What the model wrote at the segment's end for the next one to begin with; it is no turn, for it did nothing."""
+    trains_summary: bool = False
+
+    @property
+    def sampled(self) -> list[Turn]:
+        """Everything that was sampled here, in order: the turns, and the summary."""
+        return [*self.turns, self.summary] if self.summary is not None else self.turns
+
+    @property
+    def trained(self) -> list[Turn]:
+        """What of it is trained on."""
+        return self.sampled if self.trains_summary else self.turns
 
 
 @dataclass
@@ -109,6 +128,8 @@ class Episode:
     """What the score functions said."""
     token_rewards: list[list[tuple[int, float]]] | None = field(default=None, compare=False, repr=False)
     """Where its score fell, once it has one: an episode is scored once."""
+    chosen: bool = False
+    """Whether its turns were chosen among several that were tried: then they are no sample of the policy."""
     failed_tries: list[StopReason] = field(default_factory=list)
     """Why it was played again, once for each try before this one."""
 
@@ -123,4 +144,4 @@ class Episode:
 
     @property
     def sampled_tokens(self) -> int:
-        return sum(len(turn.token_ids) for turn in self.turns)
+        return sum(len(turn.token_ids) for segment in self.segments for turn in segment.sampled)

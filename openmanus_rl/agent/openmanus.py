@@ -32,6 +32,9 @@ ENV_TO_TASK_CLASS: Mapping[str, type[Environment]] = ENVIRONMENTS
 
 Result = TypeVar("Result")
 
+_SESSIONS = itertools.count()
+"""Numbers the sessions of all agents: several may share an engine."""
+
 
 @dataclass(frozen=True)
 class RolloutLimits:
@@ -63,7 +66,6 @@ class OpenManusAgent:
         self.rewards = rewards
         self.judge = judge
         self.page = page
-        self._sessions = itertools.count()
         self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
@@ -164,23 +166,26 @@ class OpenManusAgent:
         return rows
 
     def postprocess_predictions(self, predictions: list[Any]) -> tuple[list[str], list[str]]:
-        """Answers to action types and contents: (`action`, the action) or (`invalid`, why)."""
+        """Answers to action types and contents, by the template in use: `action` and the action, `invalid` and why.
+
+        A template may know more types, such as `search` and `answer`.
+        """
         parsed = [self.player.template.parse(str(prediction)) for prediction in predictions]
-        types = ["invalid" if answer.action is None else "action" for answer in parsed]
-        contents = [answer.invalid_reason or "" if answer.action is None else answer.action for answer in parsed]
-        return types, contents
+        contents = [answer.content if answer.content is not None else answer.action or "" for answer in parsed]
+        return [answer.kind for answer in parsed], contents
 
     def _requests(self, gen_batch: DataProto, step: int) -> list[EpisodeRequest]:
-        groups: dict[str, int] = {}
-        played: Counter[str] = Counter()
+        groups: dict[tuple[str, str], int] = {}
+        played: Counter[tuple[str, str]] = Counter()
         requests = []
         for task in self._tasks(gen_batch):
-            group = groups.setdefault(task.item_id, len(groups))
-            sample = played[task.item_id]
-            played[task.item_id] += 1
+            name = (task.env, task.item_id)
+            group = groups.setdefault(name, len(groups))
+            sample = played[name]
+            played[name] += 1
             seed = episode_seed(gen_batch.meta_info.get("seed", 0), step, task.item_id, sample)
             temperature = gen_batch.meta_info.get("temperature", 1.0)
-            requests.append(EpisodeRequest(task, group, sample, seed, temperature))
+            requests.append(EpisodeRequest(task, group, sample, seed, temperature, step))
         return requests
 
     def _tasks(self, gen_batch: DataProto) -> list[Task]:
@@ -233,7 +238,7 @@ class OpenManusAgent:
 
     async def _try(self, request: EpisodeRequest) -> Episode:
         failed = Episode(request.task, request.group, request.sample, request.seed)
-        session = f"episode-{next(self._sessions)}"
+        session = f"episode-{next(_SESSIONS)}"
         deadline = time.monotonic() + self.limits.episode_timeout
         try:
             async with asyncio.timeout(self.limits.episode_timeout):

@@ -95,6 +95,7 @@ def episode_to_dict(episode: Episode, details: RecordDetails = RecordDetails()) 
         "return": episode.episode_return,
         "scores": episode.scores,
         "failure": episode.failure,
+        "chosen": episode.chosen,
         "failed_tries": [reason.value for reason in episode.failed_tries],
         "task": {
             "seed": task.seed,
@@ -114,7 +115,7 @@ def episode_to_dict(episode: Episode, details: RecordDetails = RecordDetails()) 
 
 def episode_from_dict(record: Mapping[str, Any]) -> Episode:
     """The inverse of `episode_to_dict`; what the details added is not part of an episode."""
-    segments = [Segment(ids=part["ids"], prompt_length=part["prompt_length"]) for part in record["segments"]]
+    segments = [_segment_from_dict(part) for part in record["segments"]]
     for turn in record["turns"]:
         index = turn["segment"]
         segments[index].turns.append(_turn_from_dict(turn, record["segments"][index]))
@@ -128,6 +129,7 @@ def episode_from_dict(record: Mapping[str, Any]) -> Episode:
         success=record["success"],
         failure=record["failure"],
         scores=record["scores"],
+        chosen=record["chosen"],
         failed_tries=[StopReason(reason) for reason in record["failed_tries"]],
     )
 
@@ -140,6 +142,9 @@ def _turn_to_dict(turn: Turn, segment: int) -> dict[str, Any]:
         "text": turn.text,
         "action": turn.action,
         "invalid_reason": turn.invalid_reason,
+        "kind": turn.kind,
+        "action_span": turn.action_span,
+        "finish": turn.finish,
         "reward": turn.reward,
         "observation": turn.observation,
         "state_key": turn.state_key,
@@ -159,10 +164,23 @@ def _turn_from_dict(turn: Mapping[str, Any], segment: Mapping[str, Any]) -> Turn
         action=turn["action"],
         invalid_reason=turn["invalid_reason"],
         state_key=turn["state_key"],
+        kind=turn["kind"],
+        action_span=None if turn["action_span"] is None else tuple(turn["action_span"]),
+        finish=turn["finish"],
         observation=turn["observation"],
         reward=turn["reward"],
         generate_seconds=turn["generate_seconds"],
         env_seconds=turn["env_seconds"],
+    )
+
+
+def _segment_from_dict(part: Mapping[str, Any]) -> Segment:
+    summary = part["summary"]
+    return Segment(
+        ids=part["ids"],
+        prompt_length=part["prompt_length"],
+        summary=None if summary is None else _turn_from_dict(summary, part),
+        trains_summary=part["trains_summary"],
     )
 
 
@@ -179,11 +197,12 @@ def _segment_to_dict(
     mask = [0] * length
     log_probs: list[float | None] = [None] * length
     versions: list[int | None] = [None] * length
-    for turn in segment.turns:
+    for turn in segment.sampled:
         sampled = slice(turn.start, turn.end)
         if segment.ids[sampled] != turn.token_ids:
             raise ValueError(f"the turn at {turn.start} was not sampled where its segment says")
-        mask[sampled] = [1] * len(turn.token_ids)
+        trains = turn is not segment.summary or segment.trains_summary
+        mask[sampled] = [int(trains)] * len(turn.token_ids)
         log_probs[sampled] = turn.log_probs
         versions[sampled] = turn.versions
     return {
@@ -193,6 +212,8 @@ def _segment_to_dict(
         "log_probs": log_probs,
         "versions": versions,
         "rewards": rewards,
+        "summary": None if segment.summary is None else _turn_to_dict(segment.summary, 0),
+        "trains_summary": segment.trains_summary,
         "trainer_log_probs": credit.log_probs if credit else None,
         "advantages": credit.advantages if credit else None,
         "pieces": pieces(segment.ids) if pieces else None,

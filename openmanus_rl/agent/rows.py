@@ -19,6 +19,8 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
     failed = [episode for episode in episodes if not episode.stop_reason.is_sample]
     if failed:
         raise ValueError(f"a failed episode is not a sample: {failed[0].task.item_id} ended by {failed[0].stop_reason}")
+    if chosen := [episode.task.item_id for episode in episodes if episode.chosen]:
+        raise ValueError(f"the turns of {chosen[0]} were chosen among several: they are no sample of the policy")
     rows = [
         (index, number, episode, segment, segment_rewards)
         for index, episode in enumerate(episodes)
@@ -40,10 +42,11 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
         input_ids[row, start : start + len(segment.ids)] = segment.ids
         attention[row, start : start + len(segment.ids)] = 1
         first_turn = sum(len(earlier.turns) for earlier in episode.segments[:number])
-        for turn_number, turn in enumerate(segment.turns, start=first_turn):
+        last_turn = first_turn + len(segment.turns) - 1
+        for turn_number, turn in enumerate(segment.trained, start=first_turn):
             span = slice(turn.start - segment.prompt_length, turn.end - segment.prompt_length)
             mask[row, span] = True
-            turn_index[row, span] = turn_number
+            turn_index[row, span] = min(turn_number, last_turn)  # a summary belongs to the turn before it
             log_probs[row, span] = turn.log_probs
             if turn.state_key is not None:
                 state_index[row, span] = states.setdefault(turn.state_key, len(states))
@@ -92,7 +95,7 @@ def assert_only_sampled_tokens_train(batch: DataProto) -> None:
 
 
 def _sampled_ids(segment: Segment) -> list[int]:
-    return [token for turn in segment.turns for token in turn.token_ids]
+    return [token for turn in segment.trained for token in turn.token_ids]
 
 
 def objects(values: list[object]) -> np.ndarray:

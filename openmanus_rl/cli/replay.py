@@ -26,7 +26,7 @@ def replay(
     from openmanus_rl.agent.replay import replay_episode
 
     path, number = _split(episodes)
-    chosen = read_options(options) if options is not None else _options_of_run(path)
+    given = read_options(options) if options is not None else None
     recorded = list(enumerate(read_episodes(path), 1))
     if number is not None:
         if not 1 <= number <= len(recorded):
@@ -34,7 +34,8 @@ def replay(
         recorded = [recorded[number - 1]]
     different = 0
     for index, episode in recorded:
-        environment = environment_class(episode.task.env)(**chosen)
+        world = episode.task.env
+        environment = environment_class(world)(**(_options_of_run(path, world) if given is None else given))
         try:
             differences = replay_episode(episode, environment)
         finally:
@@ -58,10 +59,12 @@ def _split(text: str) -> tuple[Path, int | None]:
     return path, index
 
 
-def _options_of_run(path: Path) -> Mapping[str, Any]:
-    """What the run that wrote the episodes played with; nothing for a file elsewhere."""
+def _options_of_run(path: Path, world: str) -> Mapping[str, Any]:
+    """What the run that wrote the episodes played the world with; nothing for a file elsewhere."""
     config = path.resolve().parent.parent / "config.yaml"
     if not config.is_file():
         return {}
-    options: Mapping[str, Any] = yaml.safe_load(config.read_text())["env"].get("options") or {}
+    stored = yaml.safe_load(config.read_text())
+    several = [entry for entry in stored.get("envs", {}).values() if entry["name"] == world]
+    options: Mapping[str, Any] = (several[0] if several else stored["env"]).get("options") or {}
     return options

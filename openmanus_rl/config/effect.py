@@ -32,6 +32,8 @@ _FINE_TUNING = (
     "model.path",
     "model.tiny.*",
     "model.max_context",
+    "model.keep_history",
+    "model.chat_options*",
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
@@ -39,7 +41,7 @@ _FINE_TUNING = (
     "trainer.seed",
     "trainer.threads",
 )
-_WORLD = ("env.name", "env.options*")
+_WORLD = ("env.name", "env.options*", "envs*")
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -49,21 +51,24 @@ USED_BY = {
         "warm_start.demonstrations",
         "warm_start.error_rate",
         "agent.template",
-        "agent.max_turns",
+        "agent.max_turns*",
     ),
-    "sft --data": _FINE_TUNING,
+    "sft --data": (*_FINE_TUNING, "envs*", "agent.template"),
     "eval": (
         "env.*",
+        "envs*",
         "data.dir",
         "data.validation_*",
         "model.max_context",
+        "model.keep_history",
+        "model.chat_options*",
         "agent.*",
         "rollout.engine",
         "rollout.vllm.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
-        "rollout.validation_temperature",
+        "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
         "trainer.seed",
@@ -114,9 +119,20 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         executor = f"trainer.executor={config.trainer.executor}"
         rules.append(("cluster.*", executor, "set trainer.executor=ray"))
         rules.append(("trainer.max_restarts", executor, "set trainer.executor=ray"))
-    if config.env.urls:
-        rules.append(("env.num_servers", "env.urls names servers that run already", "remove env.urls"))
-        rules.append(("env.base_port", "env.urls names servers that run already", "remove env.urls"))
+    if config.agent.context.kind == "full":
+        rules.append(("agent.context.turns", "agent.context.kind=full", "set agent.context.kind=window or summary"))
+    if config.agent.context.kind != "summary":
+        kind = f"agent.context.kind={config.agent.context.kind}"
+        for name in ("max_summary_tokens", "train_summaries"):
+            rules.append((f"agent.context.{name}", kind, "set agent.context.kind=summary"))
+    if config.envs:
+        rules.append(("env.*", "envs names the worlds of the run", "remove envs"))
+    sections = {"env": config.env, **{f"envs.{name}": world for name, world in config.envs.items()}}
+    for section, world in sections.items():
+        if world.urls:
+            for name in ("num_servers", "base_port"):
+                reason = f"{section}.urls names servers that run already"
+                rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
     return rules
 
 

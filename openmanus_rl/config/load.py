@@ -81,6 +81,9 @@ def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterat
         first, second = getattr(one, name), getattr(other, name)
         if isinstance(first, BaseModel):
             yield from differing_keys(first, second, f"{prefix}{name}.")
+        elif section_by_name(type(one).model_fields[name].annotation) and first.keys() == second.keys():
+            for key in first:
+                yield from differing_keys(first[key], second[key], f"{prefix}{name}.{key}.")
         elif first != second:
             yield f"{prefix}{name}", first, second
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from openmanus_rl.config.base import Config
 
@@ -24,15 +24,26 @@ class EnvConfig(Config):
     """Seconds one call to the world may take, tries included, before the episode counts as failed."""
 
 
+class MixedEnvConfig(EnvConfig):
+    """One of several worlds of a run."""
+
+    name: str = ""
+    """The world; unset: the name it has under `envs`."""
+    weight: float = Field(1.0, gt=0)
+    """Its share of a step's tasks, relative to the other worlds'."""
+    template: str | None = None
+    """Action template in this world; unset: agent.template."""
+
+
 class DataConfig(Config):
     """Where the tasks are, and how many."""
 
     dir: str = "data"
     """Holds <env>/train.parquet, validation.parquet and test.parquet; missing files are built."""
     train_tasks: int = Field(4096, ge=1)
-    """Tasks in the training file when it is built; a world with fewer gives all it has."""
+    """Tasks in a world's training file when it is built; a world with fewer gives all it has."""
     validation_tasks: int = Field(256, ge=1)
-    """Held-out tasks on which success is measured, before, during and after training."""
+    """Held-out tasks of each world on which success is measured, before, during and after training."""
     validation_samples: int = Field(1, ge=1)
     """Episodes per held-out task; more than 1 where a world has few tasks."""
 
@@ -74,6 +85,10 @@ class ModelConfig(Config):
     tiny: TinyModelConfig = TinyModelConfig()
     max_context: int = Field(1024, ge=32)
     """Longest token list of one segment, prompt included."""
+    keep_history: bool = False
+    """Earlier turns stay as sampled where a chat template would rewrite them (Qwen3 drops thoughts); off: an error."""
+    chat_options: dict[str, Any] = Field(default_factory=dict)
+    """Variables of the model's chat template, e.g. model.chat_options.enable_thinking=false."""
 
 
 class WarmStartConfig(Config):
@@ -93,13 +108,27 @@ class WarmStartConfig(Config):
     """Tokens in one optimiser step."""
 
 
+class ContextConfig(Config):
+    """What the model sees of a long episode (docs/agent.md)."""
+
+    kind: Literal["full", "window", "summary"] = "full"
+    """All of it; the last turns; or notes that the model writes. The last two begin new segments."""
+    turns: int = Field(8, ge=1)
+    """n. window: a segment grows to 2n turns, the next starts with the last n; summary: notes after every n turns."""
+    max_summary_tokens: int = Field(128, ge=1)
+    """Tokens sampled for the notes."""
+    train_summaries: bool = False
+    """Whether the tokens of the notes train as well, with the credit of the turn before them."""
+
+
 class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
     template: str = "react"
-    """Action template: how a thought and an action are written and parsed."""
-    max_turns: int = Field(16, ge=1)
-    """Turns of an episode."""
+    """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
+    max_turns: int | dict[int, int] = 16
+    """Turns of an episode; or a schedule of them by training step, e.g. {0: 5, 100: 10}. Validation plays the most."""
+    context: ContextConfig = ContextConfig()
     max_tokens_per_turn: int = Field(32, ge=1)
     """Tokens sampled in one turn."""
     max_episode_tokens: int = Field(4096, ge=1)
@@ -110,6 +139,23 @@ class AgentConfig(Config):
     """What follows an answer without a readable action: the agent is told why, or the episode ends."""
     invalid_penalty: float = Field(0.05, ge=0)
     """Subtracted from the reward of a turn whose answer has no readable action."""
+
+    @field_validator("max_turns")
+    @classmethod
+    def _is_a_horizon(cls, value: int | dict[int, int]) -> int | dict[int, int]:
+        if isinstance(value, dict) and (not value or not 0 <= min(value) <= 1):
+            raise ValueError("a schedule says how many turns there are from the first step on, e.g. {0: 5, 100: 10}")
+        if min(value.values() if isinstance(value, dict) else [value]) < 1:
+            raise ValueError("an episode has at least one turn")
+        return value
+
+    def max_turns_at(self, step: int | None = None) -> int:
+        """Turns of an episode that is played for training step `step`; the most there will be, if for none."""
+        if isinstance(self.max_turns, int):
+            return self.max_turns
+        if step is None:
+            return max(self.max_turns.values())
+        return self.max_turns[max(since for since in self.max_turns if since <= max(step, 1))]
 
 
 class VllmConfig(Config):
@@ -141,12 +187,18 @@ class RolloutConfig(Config):
     """Tasks drawn for a step."""
     group_size: int = Field(4, ge=1)
     """Episodes played per task; estimators that compare siblings need at least 2."""
+    ahead: int = Field(0, ge=0)
+    """Steps whose episodes are played while an earlier step trains; 0: playing and training take turns."""
     concurrency: int = Field(256, ge=1)
     """Episodes under way at once."""
     temperature: float = Field(1.0, ge=0)
     """Sampling temperature; the trainer's log-probs use the same."""
     validation_temperature: float = Field(1.0, ge=0)
     """Sampling temperature of validation episodes; 0 is greedy."""
+    validation_strategy: str = "plain"
+    """How validation episodes are played (docs/agent.md): plain, best_of_n, or your own as module:name."""
+    validation_strategy_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the strategy, e.g. rollout.validation_strategy_options.n=8."""
     episode_timeout: float = Field(300.0, gt=0)
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
@@ -279,7 +331,7 @@ class TrainerConfig(Config):
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
-    """Threads of torch in this process."""
+    """Threads of torch in this process; with rollout.ahead half of them train while the other half samples."""
     executor: Literal["inline", "ray"] = "inline"
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False
@@ -336,6 +388,8 @@ class RunConfig(Config):
     """A whole run."""
 
     env: EnvConfig = EnvConfig()
+    envs: dict[str, MixedEnvConfig] = Field(default_factory=dict)
+    """Several worlds in the place of `env`, by name, e.g. envs.maze.weight=2 envs.wordle.weight=1."""
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
@@ -347,6 +401,34 @@ class RunConfig(Config):
     trainer: TrainerConfig = TrainerConfig()
     cluster: ClusterConfig = ClusterConfig()
     tracking: TrackingConfig = TrackingConfig()
+
+    @field_validator("envs")
+    @classmethod
+    def _named(cls, envs: dict[str, MixedEnvConfig]) -> dict[str, MixedEnvConfig]:
+        named = {key: entry.model_copy(update={"name": entry.name or key}) for key, entry in envs.items()}
+        if len({entry.name for entry in named.values()}) < len(named):
+            raise ValueError("two entries are the same world; give it once, with the weight of both")
+        return named
+
+    @property
+    def worlds(self) -> list[EnvConfig]:
+        """The worlds that are played: one, or several."""
+        return [*self.envs.values()] or [self.env]
+
+    @property
+    def world_weights(self) -> list[float]:
+        """Their shares of a step's tasks, relative to each other."""
+        return [entry.weight for entry in self.envs.values()] or [1.0]
+
+    def template_in(self, world: EnvConfig) -> str:
+        """The name of the action template in one of the worlds."""
+        own = world.template if isinstance(world, MixedEnvConfig) else None
+        return own or self.agent.template
+
+    @property
+    def world_names(self) -> str:
+        """What the run plays, in one word."""
+        return "+".join(world.name for world in self.worlds)
 
     @property
     def warm_starts(self) -> bool:

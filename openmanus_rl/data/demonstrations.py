@@ -25,7 +25,7 @@ RenderAction = Callable[[str], str]
 
 DEMONSTRATION_COLUMNS = ("item_id", "conversations", "return", "success")
 
-_SPEAKERS = {"system": "system", "human": "user", "gpt": "assistant"}
+_SPEAKERS = {"system": "system", "human": "user", "gpt": "assistant", "tool": "tool"}
 _FROM = {role: speaker for speaker, role in _SPEAKERS.items()}
 
 _SCHEMA = pa.schema(
@@ -57,6 +57,7 @@ def demonstrate(
     *,
     render_prompt: RenderPrompt,
     render_action: RenderAction,
+    observation_role: str = "user",
     max_turns: int = 64,
     count: int | None = None,
 ) -> list[Demonstration]:
@@ -77,6 +78,7 @@ def demonstrate(
                 max_turns,
                 render_prompt,
                 render_action,
+                observation_role,
             )
             for index, task in enumerate(islice(cycle(tasks), len(tasks) if count is None else count))
         ]
@@ -122,6 +124,7 @@ def _play(
     max_turns: int,
     render_prompt: RenderPrompt,
     render_action: RenderAction,
+    observation_role: str,
 ) -> Demonstration:
     observation = world.reset(task)
     messages = list(render_prompt(task.prompt or world.instructions(), observation.text))
@@ -136,7 +139,7 @@ def _play(
         if result.done:
             break
         if turn + 1 < max_turns:
-            messages.append({"role": "user", "content": result.observation.text})
+            messages.append({"role": observation_role, "content": result.observation.text})
     return Demonstration(task.item_id, tuple(messages), episode_return, success)
 
 

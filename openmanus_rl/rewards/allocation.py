@@ -43,9 +43,10 @@ def uniform(episode: Episode, score: float) -> Allocation:
 
     Only for what was earned: the blame for a failure, spread like this, would fall on every token of a long attempt.
     """
-    if not episode.sampled_tokens:
+    tokens = sum(len(turn.token_ids) for turn in episode.turns)
+    if not tokens:
         raise reward_without_token(episode, score)
-    share = score / episode.sampled_tokens
+    share = score / tokens
     return [
         [(position, share) for turn in segment.turns for position in range(turn.start, turn.end)]
         for segment in episode.segments

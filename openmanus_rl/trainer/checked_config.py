@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.strategies import find_strategy
+from openmanus_rl.agent.templates import find_template
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator, loss_options
 from openmanus_rl.config.effect import check_effect
 from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import effective_options
+from openmanus_rl.envs.base import Environment
 from openmanus_rl.envs.client.remote import is_remote
+from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import RewardManager
 from openmanus_rl.trainer.places import BUILT_IN, check_places
@@ -32,6 +35,20 @@ def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunCon
     return load_run_config(preset, overrides)
 
 
+def _check_strategy(config: RunConfig) -> None:
+    """A strategy that tries several ways needs a world that can be copied."""
+    name = config.rollout.validation_strategy
+    strategy = find_strategy(name, config.rollout.validation_strategy_options)
+    if not strategy.chooses:
+        return
+    for world in config.worlds:
+        if is_remote(world.name) or environment_class(world.name).snapshot is Environment.snapshot:
+            raise UserError(
+                f"rollout.validation_strategy={name} plays in copies of the world, and {world.name} cannot be copied.",
+                "Use it with a world that has snapshot() and restore(), or set rollout.validation_strategy=plain.",
+            )
+
+
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The config of a run, which was checked when that began, with overrides that must each have an effect."""
     config = load_config(stored, overrides)
@@ -41,13 +58,16 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     estimator_options(config.algorithm.estimator, config.algorithm.options)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
-    TEMPLATES.lookup(config.agent.template)
-    effective_options(config.env.name, config.env.options)
-    if is_remote(config.env.name) and not config.env.urls:
-        raise UserError(
-            f"env.name={config.env.name} is played on AgentGym's own servers, and none is named.",
-            "Set env.urls=[http://HOST:PORT].",
-        )
+    for world in config.worlds:
+        find_template(config.template_in(world))
+    _check_strategy(config)
+    for world in config.worlds:
+        effective_options(world.name, world.options)
+        if is_remote(world.name) and not world.urls:
+            raise UserError(
+                f"env.name={world.name} is played on AgentGym's own servers, and none is named.",
+                "Set env.urls=[http://HOST:PORT].",
+            )
     if missing := requires - PROVIDED:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "
@@ -73,6 +93,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
             "Set rollout.engine=embedded, or leave trainer.deterministic off.",
         )
+    _check_ahead(config)
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(
             f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "
@@ -82,3 +103,20 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     if config.rollout.temperature == 0:
         raise UserError("rollout.temperature=0 explores nothing, so nothing can be learnt.", "Set it to 1.0.")
     return config
+
+
+def _check_ahead(config: RunConfig) -> None:
+    """What is played ahead is played by older policies: the loss must know by how much, and no two runs are alike."""
+    ahead = f"rollout.ahead={config.rollout.ahead}"
+    if not config.rollout.ahead:
+        return
+    if config.trainer.deterministic:
+        raise UserError(
+            f"{ahead}: new weights reach episodes wherever they happen to be; trainer.deterministic=true cannot hold.",
+            "Set rollout.ahead=0, or leave trainer.deterministic off.",
+        )
+    if config.actor.proximal != "recompute" or config.algorithm.correction.kind == "none":
+        raise UserError(
+            f"{ahead} trains on tokens of older policies, which the loss must be corrected for.",
+            "Set actor.proximal=recompute and algorithm.correction.kind=token (or sequence).",
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent, episode_seed
 from openmanus_rl.agent.play import EpisodeRequest
+from openmanus_rl.agent.strategies import Plain, Strategy
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.tracking.stats import Interval, wilson
@@ -34,6 +35,7 @@ def evaluate(
     seed: int,
     temperature: float,
     samples: int = 1,
+    strategy: Strategy | None = None,
     on_end: Callable[[Episode], None] | None = None,
 ) -> Evaluation:
     """Play each task `samples` times. The same weights, tasks and seed give the same number, wherever it is called."""
@@ -44,6 +46,7 @@ def evaluate(
             sample=sample,
             seed=episode_seed(seed, VALIDATION_STEP, task.item_id, sample),
             temperature=temperature,
+            strategy=strategy or Plain(),
         )
         for index, task in enumerate(tasks)
         for sample in range(samples)

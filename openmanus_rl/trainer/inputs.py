@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from openmanus_rl import __version__
-from openmanus_rl.agent.templates import TEMPLATES
-from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.agent.templates import find_template
+from openmanus_rl.config.schema import EnvConfig, RunConfig
 from openmanus_rl.data.demonstrations import (
     Demonstration,
     demonstrate,
@@ -20,6 +20,7 @@ from openmanus_rl.data.demonstrations import (
     texts,
     write_demonstrations,
 )
+from openmanus_rl.data.sampler import MixedSampler, Sampler, TaskSampler
 from openmanus_rl.data.tasks import (
     build_tasks,
     directory_name,
@@ -33,10 +34,10 @@ from openmanus_rl.envs.base import Split, Task
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
-from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.packaged import model_source
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
+from openmanus_rl.trainer.agents import make_renderer
 from openmanus_rl.trainer.sft import fine_tune
 
 Progress = Callable[[str], None]
@@ -68,19 +69,44 @@ def prepare_inputs(config: RunConfig, pinned_model: Path, say: Progress) -> Inpu
 
 
 def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
-    """The first `count` tasks of the split's file. One that is missing, or that was built otherwise, is built."""
-    path = tasks_path(config.data.dir, config.env.name, split)
-    if not is_built_for(path, config.env.name, config.env.options, count):
-        write_tasks(path, build_tasks(config.env.name, split, count, config.env.options), config.env.options)
-    return read_tasks(path, config.env.options)[:count]
+    """The first `count` tasks of the split's file, of each world in turn.
+
+    A file that is missing, or that was built otherwise, is built.
+    """
+    tasks: list[Task] = []
+    for world in config.worlds:
+        path = tasks_path(config.data.dir, world.name, split)
+        if not is_built_for(path, world.name, world.options, count):
+            write_tasks(path, build_tasks(world.name, split, count, world.options), world.options)
+        tasks += read_tasks(path, world.options)[:count]
+    return tasks
+
+
+def make_sampler(tasks: list[Task], config: RunConfig) -> Sampler:
+    """The order in which a run draws its tasks; of several worlds, by their weights."""
+    if not config.envs:
+        return TaskSampler(len(tasks), config.trainer.seed)
+    sizes = [sum(task.env == world.name for task in tasks) for world in config.worlds]
+    return MixedSampler(sizes, config.world_weights, config.trainer.seed)
+
+
+def _to_demonstrate(config: RunConfig, tasks: list[Task]) -> list[tuple[EnvConfig, list[Task], int]]:
+    """Each world with its tasks and how many demonstrations it gets: by the worlds' weights, at least one."""
+    wanted, total = config.warm_start.demonstrations, sum(config.world_weights)
+    shares = []
+    for world, weight in zip(config.worlds, config.world_weights, strict=True):
+        count = max(1, round(wanted * weight / total))
+        own = [task for task in tasks if task.env == world.name] if config.envs else tasks
+        shares.append((world, own[:count], count))
+    return shares
 
 
 def prepare_model(config: RunConfig, tasks: list[Task], say: Progress) -> str:
     """The directory or hub id of the model that reinforcement learning starts from."""
     if config.model.path != "tiny" and not config.warm_starts:
         return model_source(config.model.path, config.trainer.cache_dir, say)
-    demonstrated = tasks[: config.warm_start.demonstrations]
-    world = directory_name(config.env.name)
+    demonstrated = _to_demonstrate(config, tasks)
+    world = directory_name(config.world_names)
     home = Path(config.trainer.cache_dir) / f"{world}-{_recipe(config, demonstrated)}"
     if home.exists():
         say(f"model: {home / MODEL} (made by an earlier run)")
@@ -97,7 +123,7 @@ def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path |
         raise UserError(f"{directory} is there already.", "Give a new directory with --output, or remove that one.")
     torch.set_num_threads(config.trainer.threads)
     if demonstrations_file is None:
-        tasks = prepare_tasks(config, "train", config.data.train_tasks)[: config.warm_start.demonstrations]
+        tasks = _to_demonstrate(config, prepare_tasks(config, "train", config.data.train_tasks))
         demonstrations_file = directory.with_name(f"{directory.name}-demonstrations.parquet")
         demonstrations = _demonstrations(config, tasks, demonstrations_file, say)
     else:
@@ -106,18 +132,18 @@ def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path |
     say(f"model: {directory}")
 
 
-def _recipe(config: RunConfig, demonstrated: list[Task]) -> str:
-    """A name for everything that decides what the model is; the world's own file is, while it is being written."""
-    template = TEMPLATES.lookup(config.agent.template)
+def _recipe(config: RunConfig, demonstrated: list[tuple[EnvConfig, list[Task], int]]) -> str:
+    """A name for everything that decides what the model is; a world's own file is, while it is being written."""
+    templates = [find_template(config.template_in(world)) for world in config.worlds]
     described = {
         "version": __version__,
-        "env": [config.env.name, effective_options(config.env.name, config.env.options)],
-        "world": Path(inspect.getfile(environment_class(config.env.name))).read_text(),
-        "format": [template.opening("", ""), template.render("")],
-        "max_turns": config.agent.max_turns,
+        "envs": [[world.name, effective_options(world.name, world.options), count] for world, _, count in demonstrated],
+        "worlds": [Path(inspect.getfile(environment_class(world.name))).read_text() for world, _, _ in demonstrated],
+        "format": [[t.opening("", ""), Path(inspect.getfile(type(t))).read_text()] for t in templates],
+        "max_turns": config.agent.max_turns_at(),
         "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),
-        "tasks": [[task.item_id, task.prompt] for task in demonstrated],
+        "tasks": [[task.item_id, task.prompt] for _, tasks, _ in demonstrated for task in tasks],
         "seed": config.trainer.seed,
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
@@ -134,23 +160,30 @@ def _make_model(config: RunConfig, demonstrations: list[Demonstration], director
             _warm_start(config, base, demonstrations, directory, say)
 
 
-def _demonstrations(config: RunConfig, tasks: list[Task], path: Path, say: Progress) -> list[Demonstration]:
-    warm_start, template = config.warm_start, TEMPLATES.lookup(config.agent.template)
+def _demonstrations(
+    config: RunConfig, shares: list[tuple[EnvConfig, list[Task], int]], path: Path, say: Progress
+) -> list[Demonstration]:
+    warm_start = config.warm_start
     say(f"demonstrations: {warm_start.demonstrations} by an expert that errs {warm_start.error_rate:.0%} of the time")
-    write_demonstrations(
-        path,
-        demonstrate(
-            config.env.name,
+    demonstrations: list[Demonstration] = []
+    for world, tasks, count in shares:
+        template = find_template(config.template_in(world))
+        demonstrations += demonstrate(
+            world.name,
             tasks,
             warm_start.error_rate,
             config.trainer.seed,
-            config.env.options,
+            world.options,
             render_prompt=template.opening,
             render_action=template.render,
-            max_turns=config.agent.max_turns,
-            count=warm_start.demonstrations,
-        ),
-        {"env": config.env.name, "error_rate": warm_start.error_rate, "seed": config.trainer.seed},
+            observation_role=template.observation_role,
+            max_turns=config.agent.max_turns_at(),
+            count=count,
+        )
+    write_demonstrations(
+        path,
+        demonstrations,
+        {"env": config.world_names, "error_rate": warm_start.error_rate, "seed": config.trainer.seed},
     )
     return read_demonstrations(path)
 
@@ -181,7 +214,7 @@ def _warm_start(
 
     fine_tune(
         model,
-        ChatRenderer(tokenizer),
+        make_renderer(config, tokenizer),
         demonstrations,
         config.warm_start,
         max_context=config.model.max_context,

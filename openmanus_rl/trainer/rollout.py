@@ -10,7 +10,7 @@ from openmanus_rl.agent.openmanus import OpenManusAgent, episode_seed, generatio
 from openmanus_rl.agent.play import EpisodeRequest
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
-from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.data.sampler import Sampler
 from openmanus_rl.envs.base import Task, stable_hash
 from openmanus_rl.errors import UserError
 from openmanus_rl.protocol import DataProto
@@ -18,7 +18,7 @@ from openmanus_rl.trainer.metrics import mean
 
 
 def play_step(
-    agent: OpenManusAgent, sampler: TaskSampler, tasks: Sequence[Task], config: RunConfig, step: int
+    agent: OpenManusAgent, sampler: Sampler, tasks: Sequence[Task], config: RunConfig, step: int
 ) -> tuple[DataProto, list[Episode], dict[str, float]]:
     """The rows to learn from, the episodes they come from with those that failed, and metrics."""
     rollout = config.rollout
@@ -48,7 +48,7 @@ def learnable_groups(episodes: Sequence[Episode]) -> int:
 
 def _refill(
     agent: OpenManusAgent,
-    sampler: TaskSampler,
+    sampler: Sampler,
     tasks: Sequence[Task],
     config: RunConfig,
     step: int,
@@ -70,7 +70,7 @@ def _refill(
 
 def _play_groups(
     agent: OpenManusAgent,
-    sampler: TaskSampler,
+    sampler: Sampler,
     tasks: Sequence[Task],
     config: RunConfig,
     step: int,
@@ -90,7 +90,7 @@ def _add_greedy_returns(
     """Play each task once greedily, for the column `greedy_return`; rows of a task where that failed are left out."""
     tasks = {episode.group: episode.task for episode in episodes}
     requests = [
-        EpisodeRequest(task, group, 0, episode_seed(config.trainer.seed, step, task.item_id, -1), temperature=0.0)
+        EpisodeRequest(task, group, 0, episode_seed(config.trainer.seed, step, task.item_id, -1), 0.0, step)
         for group, task in tasks.items()
     ]
     played = [episode for episode in agent.play(requests) if episode.stop_reason.is_sample]

@@ -33,7 +33,7 @@ def train(config: RunConfig, preset: Path | None = None) -> Path:
     began = time.monotonic()
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    name = config.trainer.name or f"{directory_name(config.env.name)}-{directory_name(algorithm_name(config))}"
+    name = config.trainer.name or f"{directory_name(config.world_names)}-{directory_name(algorithm_name(config))}"
     choice = choose_run_directory(
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
@@ -49,7 +49,8 @@ def train(config: RunConfig, preset: Path | None = None) -> Path:
             services.blamed_for_failures(),
             _cluster(config),
         ):
-            console.stage(Stage.SERVICES, f"{config.env.name} on {', '.join(services.urls)}")
+            places = [f"{name} on {', '.join(urls)}" for name, urls in services.urls.items()]
+            console.stage(Stage.SERVICES, "; ".join(places))
             console.stage(Stage.WORKERS)
             inputs = prepare_inputs(config, run.path / INITIAL_MODEL, console.note)
             restarts = Restarts(config.trainer.max_restarts, run, console)
@@ -85,7 +86,7 @@ def _cluster(config: RunConfig) -> AbstractContextManager[None]:
 def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: RunConsole) -> None:
     before, after = trainer.fit()
     progress = trainer.progress
-    learning_curve(run.metrics, run.picture, f"{config.env.name}, {algorithm_name(config)}")
+    learning_curve(run.metrics, run.picture, f"{config.world_names}, {algorithm_name(config)}")
     if progress.step < config.trainer.steps:
         run.log_event("stopped", step=progress.step)
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
@@ -93,7 +94,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
         raise KeyboardInterrupt
     run.write_summary(
         {
-            "env": config.env.name,
+            "env": config.world_names,
             "algorithm": algorithm_name(config),
             "estimator": config.algorithm.estimator,
             "model_parameters": trainer.roles.actor.parameter_count(),
@@ -111,7 +112,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
     checkpoint = trainer.checkpoints.latest()
     console.summary(
         RunReport(
-            env=config.env.name,
+            env=config.world_names,
             algorithm=algorithm_name(config),
             before=before,
             after=after,
@@ -132,10 +133,13 @@ def algorithm_name(config: RunConfig) -> str:
 
 
 def _try_next(config: RunConfig, run: Path) -> list[str]:
+    evaluation = f".venv/bin/openmanus-rl eval {run} --split test   tasks that nothing was chosen on"
+    if config.envs:
+        return [evaluation]
     other = "grpo" if algorithm_name(config) == "ppo" else "ppo"
     elsewhere = "maze" if config.env.name == "wordle" else "wordle"
     return [
         f"./train_{other}.sh --env_name {config.env.name}   the same world with {other.upper()}",
         f"./train_grpo.sh --env_name {elsewhere}   another world",
-        f".venv/bin/openmanus-rl eval {run} --split test   tasks that nothing was chosen on",
+        evaluation,
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from openmanus_rl.agent.records import RecordDetails
+from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.config.load import override_keys
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Split
@@ -67,7 +68,9 @@ def config_of(run: Path, overrides: Sequence[str]) -> RunConfig:
     config = load_run_config(RunPaths(run).config, overrides)
     if "env.base_port" in override_keys(overrides):
         return config
-    return config.model_copy(update={"env": config.env.model_copy(update={"base_port": None})})
+    free = {"base_port": None}
+    envs = {name: world.model_copy(update=free) for name, world in config.envs.items()}
+    return config.model_copy(update={"env": config.env.model_copy(update=free), "envs": envs})
 
 
 def evaluate_baseline(config: RunConfig, policy: str, split: Split, n: int | None) -> EvaluationReport:
@@ -76,8 +79,12 @@ def evaluate_baseline(config: RunConfig, policy: str, split: Split, n: int | Non
         raise UserError(f"--policy {policy} is not known.", "Choose random or expert.")
     chosen: BaselinePolicy = "random" if policy == "random" else "expert"
     count = n or config.data.validation_tasks
-    result = baseline_success(config.env.name, chosen, split, count, config.trainer.seed, config.env.options)
-    return EvaluationReport(config.env.name, policy, split, wilson(result.successes, result.episodes), {})
+    results = [
+        baseline_success(world.name, chosen, split, count, config.trainer.seed, world.options)
+        for world in config.worlds
+    ]
+    success = wilson(sum(result.successes for result in results), sum(result.episodes for result in results))
+    return EvaluationReport(config.world_names, policy, split, success, {})
 
 
 def evaluate_model(
@@ -102,11 +109,12 @@ def evaluate_model(
             config.trainer.seed,
             config.rollout.validation_temperature,
             config.data.validation_samples,
+            find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
         )
     if episodes_dir is not None:
         details = RecordDetails(rewards, agent.player.renderer.pieces)
         EpisodeLog(episodes_dir, details).write("validation", 0, evaluation.episodes)
-    return EvaluationReport(config.env.name, model, split, evaluation.success, evaluation.metrics())
+    return EvaluationReport(config.world_names, model, split, evaluation.success, evaluation.metrics())
 
 
 def _weights(model: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from openmanus_rl.algorithms.kl_control import KLController
-from openmanus_rl.data.sampler import TaskSampler
+from openmanus_rl.data.sampler import Sampler
 from openmanus_rl.trainer.roles import Roles
 
 STATE_FILE = "trainer_state.pt"
@@ -30,9 +30,7 @@ class Progress:
     """A fingerprint of the training tasks: the sampler's position means something only for the same ones."""
 
 
-def write_state(
-    directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController, progress: Progress
-) -> None:
+def write_state(directory: Path, roles: Roles, sampler: Sampler, kl_control: KLController, progress: Progress) -> None:
     """Fill a checkpoint directory."""
     state: dict[str, Any] = {
         "progress": asdict(progress),
@@ -44,7 +42,7 @@ def write_state(
     torch.save(state, directory / STATE_FILE)
 
 
-def read_state(directory: Path, roles: Roles, sampler: TaskSampler, kl_control: KLController) -> Progress:
+def read_state(directory: Path, roles: Roles, sampler: Sampler, kl_control: KLController) -> Progress:
     """Put a checkpoint's state back into its owners."""
     state = torch.load(directory / STATE_FILE, weights_only=True)
     roles.load(directory)

@@ -39,7 +39,7 @@ def credit_of_tokens(batch: DataProto, episodes: Sequence[Episode], recomputed: 
 
 def _of_segment(batch: DataProto, row: int, segment: Segment, recomputed: bool) -> TokenCredit:
     columns = batch.batch
-    sampled = [position for turn in segment.turns for position in range(turn.start, turn.end)]
+    sampled = [position for turn in segment.trained for position in range(turn.start, turn.end)]
     if [segment.ids[position] for position in sampled] != batch.non_tensor_batch["sampled_ids"][row]:
         raise AssertionError(f"row {row} was not made from the segment whose record it should complete")
 

@@ -73,6 +73,8 @@ def one_episode(row: Row, record: dict[str, Any], colouring: str) -> RenderableT
         for number, turn in enumerate(record["turns"], 1):
             if turn["segment"] == index:
                 parts += _turn(number, turn, segment, colouring, strongest)
+        if segment.get("summary"):
+            parts.append(_said("summary", segment["summary"], segment, colouring, strongest))
     return Group(*parts)
 
 
@@ -116,9 +118,6 @@ def difference(one: dict[str, Any], other: dict[str, Any], names: Sequence[str])
 def _turn(
     number: int, turn: dict[str, Any], segment: dict[str, Any], colouring: str, strongest: float
 ) -> list[RenderableType]:
-    said = Text()
-    for at in range(turn["start"], turn["end"]):
-        said.append(visible(_piece(segment, at)) or "·", _style(segment, at, colouring, strongest))
     facts = Text()
     facts.append(f"  {'✗' if turn['invalid_reason'] else '✓'} ", "yellow" if turn["invalid_reason"] else "blue")
     facts.append(on_one_line(turn["action"] if turn["action"] is not None else "no action", 200), "bold")
@@ -128,10 +127,20 @@ def _turn(
     if turn["state_key"] is not None:
         facts.append(f"  state {on_one_line(turn['state_key'], 60)}", "dim")
     facts.append(f"  {turn['generate_seconds']:.3g} s + {turn['env_seconds']:.3g} s in the world", "dim")
-    parts: list[RenderableType] = [Panel(said, title=f"turn {number}", title_align="left", border_style="cyan"), facts]
+    parts: list[RenderableType] = [_said(f"turn {number}", turn, segment, colouring, strongest), facts]
     if turn["observation"]:
         parts.append(Panel(Text(_cut(turn["observation"])), border_style="dim"))
     return parts
+
+
+def _said(
+    title: str, turn: dict[str, Any], segment: dict[str, Any], colouring: str, strongest: float
+) -> RenderableType:
+    """What the model wrote, token by token."""
+    said = Text()
+    for at in range(turn["start"], turn["end"]):
+        said.append(visible(_piece(segment, at)) or "·", _style(segment, at, colouring, strongest))
+    return Panel(said, title=title, title_align="left", border_style="cyan")
 
 
 def _style(segment: dict[str, Any], at: int, colouring: str, strongest: float) -> str:

@@ -19,7 +19,7 @@ from toy_worlds import Moody
 from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
 from openmanus_rl.agent.play import EpisodeRequest, Player
 from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
-from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.templates import TEMPLATES, ActionTemplate
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Observation, StepResult, Task
 from openmanus_rl.envs.client.base import Patience
@@ -138,6 +138,7 @@ def setting(
     client: type[NativeClient] = NativeClient,
     url: str | None = None,
     model: PreTrainedModel | None = None,
+    template: ActionTemplate = REACT,
 ) -> Iterator[Setting]:
     """An agent with `model`, or that at `model_dir`, on the service at `url`, or on one of `world` in this process."""
     model = model or load_causal_lm(model_dir)
@@ -146,7 +147,7 @@ def setting(
         player = Player(
             env_name=env_name,
             config=AgentConfig(**{"max_turns": 8, "max_tokens_per_turn": 16, **(agent or {})}),
-            template=REACT,
+            template=template,
             renderer=ChatRenderer(load_tokenizer(model_dir)),
             engine=engine,
             client=client([url], patience=Patience(120.0, step_seconds, 30.0, tries=2, backoff_seconds=0.01)),

@@ -10,6 +10,7 @@ from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import CUT_MARK
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_to_rows
 from openmanus_rl.agent.templates import TEMPLATES
+from openmanus_rl.agent.templates.react import React
 
 FAR = {"goal": 100}
 
@@ -99,7 +100,8 @@ def test_between_two_turns_stands_the_observation_and_the_end_of_turn_only_where
     with setting(models / "obedient", options=FAR, agent={"max_turns": 2, "max_tokens_per_turn": 2}) as here:
         (cut,) = here.agent.play([request("up")])
         assert here.renderer.end_of_turn_id not in cut.turns[0].token_ids
-        assert between(cut, 0) == here.renderer.append_ids(False, TOLD)
+        told = f"{TOLD[:-1]}; it was cut after 2 tokens."
+        assert between(cut, 0) == here.renderer.append_ids(False, told)
         assert between(cut, 0)[0] == here.renderer.end_of_turn_id
 
 
@@ -119,6 +121,32 @@ def test_an_answer_without_an_action_is_told_why_and_costs_the_penalty(models):
     assert all("no line that starts with Action:" in turn.invalid_reason for turn in episode.turns)
     assert [turn.state_key for turn in episode.turns] == ["at 0"] * 3, "the world was not touched"
     assert episode.stop_reason is StopReason.MAX_TURNS
+
+
+def test_the_tokens_of_the_action_are_known_and_what_ended_the_turn(models):
+    with setting(models / "obedient") as here:
+        (episode,) = here.agent.play([request("up")])
+        turn = episode.turns[0]
+        assert here.renderer.decode(turn.token_ids[slice(*turn.action_span)]).strip() == "up"
+        assert (turn.kind, turn.finish) == ("action", "stop")
+    with setting(models / "obedient", options=FAR, agent={"max_turns": 1, "max_tokens_per_turn": 2}) as here:
+        (cut,) = here.agent.play([request("up")])
+    assert (cut.turns[0].kind, cut.turns[0].finish, cut.turns[0].action_span) == ("invalid", "length", None)
+
+
+def test_what_is_sampled_after_the_end_of_an_answer_is_cut_off_and_not_trained(models):
+    class Brief(React):
+        stop = ("Action: up",)  # the obedient model goes on with its end of turn
+
+    with setting(models / "obedient", options=FAR, agent={"max_turns": 2}, template=Brief()) as here:
+        (episode,) = here.agent.play([request("up")])
+        sampled = [completion.token_ids for _, _, completion in here.engine.heard]
+    for turn, whole in zip(episode.turns, sampled, strict=True):
+        assert turn.token_ids == whole[:-1]
+        assert whole[-1] == here.renderer.end_of_turn_id
+        assert (turn.action, turn.finish) == ("up", "stop")
+    assert between(episode, 0) == here.renderer.append_ids(False, "native: 1 of 100")
+    assert_only_sampled_tokens_train(episodes_to_rows([episode], here.renderer.pad_token_id))
 
 
 def test_an_action_that_the_world_finds_invalid_keeps_the_worlds_reason_and_reward(models):

@@ -212,3 +212,17 @@ def test_a_config_that_cannot_train_is_refused_before_anything_starts(overrides,
     preset = next(path for path in EXAMPLES if path.stem == "maze_grpo")
     with pytest.raises(UserError, match=complaint):
         load_checked_config(preset, overrides)
+
+
+def test_a_horizon_is_a_number_or_a_schedule_by_step():
+    assert load_config(None).agent.max_turns_at(7) == 16
+    agent = load_config(None, ["agent.max_turns={0: 5, 100: 10, 200: 15}"]).agent
+    assert [agent.max_turns_at(step) for step in (0, 1, 99, 100, 199, 1000)] == [5, 5, 5, 10, 10, 15]
+    assert agent.max_turns_at() == 15
+    assert load_config(None, ["agent.max_turns.1=5", "agent.max_turns.9=6"]).agent.max_turns == {1: 5, 9: 6}
+
+
+@pytest.mark.parametrize("value", ["0", "{}", "{10: 5}", "{0: 0}", "{-1: 5}", "soon"])
+def test_a_horizon_that_is_neither_is_refused(value):
+    with pytest.raises(UserError, match="max_turns"):
+        load_config(None, [f"agent.max_turns={value}"])

@@ -50,6 +50,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl episodes .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
+    r"openmanus-rl plan( .*)?": TINY_RUN,
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
@@ -86,6 +87,12 @@ COVERED = {
     r"python scripts/screenshots\.py .*": "tests/viewer/test_screenshots.py::test_every_view_is_taken_in_both_colours",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"python bench/async_training\.py": (
+        "tests/trainer/test_async_figures.py::test_a_step_takes_as_long_as_the_longer_of_playing_and_training"
+    ),
+    r"python bench/async_training\.py --success": (
+        "tests/trainer/test_async_figures.py::test_playing_ahead_learns_as_well_as_taking_turns"
+    ),
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",

@@ -292,6 +292,39 @@ def test_snapshot_restore_and_the_expert_reach_the_world(counter):
     asyncio.run(play())
 
 
+def test_a_fork_is_a_session_of_its_own_on_the_same_server_and_in_the_same_state(counter):
+    async def play(urls):
+        async with NativeClient(urls) as client:
+            handles = [await client.start(TASK) for _ in range(4)]
+            assert {handle.url for handle in handles} == set(urls)
+            for handle in handles:
+                await client.step(handle, "up")
+                copy = await client.fork(handle)
+                assert (copy.url, copy.turn, copy.total) == (handle.url, 1, handle.total)
+                assert copy.session != handle.session
+                assert (await client.step(copy, "up"))[1] == "at 2"
+                assert (await client.step(handle, "up"))[1] == "at 2", "the copy's step did not touch it"
+                await client.close(copy)
+                await client.close(handle)
+
+    with live_service(toy_worlds.Counter) as other:
+        asyncio.run(play([counter, other]))
+        assert call("GET", f"{other}/health").content["sessions"] == 0
+
+
+def test_a_world_that_cannot_be_copied_says_so_and_leaves_no_session_behind():
+    async def play(url):
+        async with NativeClient([url], patience=HASTY) as client:
+            handle = await client.start(TASK)
+            with pytest.raises(EnvFailure, match="cannot be snapshotted"):
+                await client.fork(handle)
+            await client.close(handle)
+
+    with live_service(toy_worlds.Moody) as url:
+        asyncio.run(play(url))
+        assert call("GET", f"{url}/health").content["sessions"] == 0
+
+
 def test_the_token_opens_a_guarded_server():
     async def play(url, token):
         async with NativeClient([url], token=token) as client:

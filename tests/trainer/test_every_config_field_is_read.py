@@ -70,7 +70,8 @@ def reads(shared_place, tmp_path_factory):
     here = tmp_path_factory.mktemp("reads")
     place = TinyPlace(shared_place, here / "runs")
     short = ["trainer.steps=1", "data.validation_tasks=4"]
-    kl_in_reward = place.config(*short, "algorithm.kl.where=reward", "algorithm.kl.target=0.1")
+    with_notes = ["agent.context.kind=summary", "agent.context.turns=2"]
+    kl_in_reward = place.config(*short, *with_notes, "algorithm.kl.where=reward", "algorithm.kl.target=0.1")
     kl_in_loss = place.config(*short, "algorithm.kl.where=loss", "actor.proximal=recompute", preset=place.ppo)
     read = {}
     adapters = ["model.lora.rank=2", "model.lora.target_modules=[q_proj]"]

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from openmanus_rl.envs.base import Observation, StepResult, Task
+from openmanus_rl.errors import UserError
 
 
 class EnvFailure(Exception):
@@ -63,6 +64,13 @@ class EnvironmentClient(ABC):
     @abstractmethod
     async def step(self, handle: Handle, action: str) -> tuple[StepResult, str | None]:
         """Act once; the second value is the key of the state that this led to."""
+
+    async def fork(self, handle: Handle) -> Handle:
+        """Another session in the state of this one; the two go on apart."""
+        raise UserError(
+            f"{handle.task.env} is played on servers that cannot copy a session.",
+            "Only worlds of our own service can be copied, if they have snapshot() and restore().",
+        )
 
     @abstractmethod
     async def close(self, handle: Handle) -> None:

@@ -42,6 +42,21 @@ class NativeClient(EnvironmentClient):
         self._batcher = StepBatcher(self._transport)
 
     async def start(self, task: Task) -> Handle:
+        return await self._start(task)
+
+    async def fork(self, handle: Handle) -> Handle:
+        """A session on the same server, where the snapshot is."""
+        snapshot_id = await self.snapshot(handle)
+        copy = await self._start(handle.task, handle.url)
+        try:
+            await self.restore(copy, snapshot_id)
+        except BaseException:
+            await self.close(copy)
+            raise
+        copy.total = handle.total
+        return copy
+
+    async def _start(self, task: Task, at: str | None = None) -> Handle:
         body: dict[str, Any] = {"task": _on_the_wire(task)}
         if self._options:
             body["options"] = self._options
@@ -55,7 +70,7 @@ class NativeClient(EnvironmentClient):
             with _expecting(f"{url}/v1/sessions"):
                 return _handle(task, url, reply.content)
 
-        return await self._servers.start(attempt, self._patience)
+        return await self._servers.start(attempt, self._patience, at)
 
     async def step(self, handle: Handle, action: str) -> tuple[StepResult, str | None]:
         body = {"action": action, "turn": handle.turn + 1}

@@ -26,8 +26,10 @@ class Servers:
         self._sessions = {url.rstrip("/"): 0 for url in urls}
         self._resting_until = dict.fromkeys(self._sessions, 0.0)
 
-    async def start(self, attempt: Callable[[str, float], Awaitable[Handle]], patience: Patience) -> Handle:
-        """Start somewhere: `attempt(url, seconds)` on one server after another, within the budget.
+    async def start(
+        self, attempt: Callable[[str, float], Awaitable[Handle]], patience: Patience, at: str | None = None
+    ) -> Handle:
+        """Start at one server, or somewhere: `attempt(url, seconds)` on one after another, within the budget.
 
         A server that gives no answer rests for a while. One try gets at most half of the time that is left, so that
         there is time to ask another.
@@ -35,9 +37,9 @@ class Servers:
         deadline = time.monotonic() + patience.start_seconds
         failures: list[str] = []
         while True:
-            url = self._fewest_sessions()
+            url = at or self._fewest_sessions()
             left = deadline - time.monotonic()
-            share = left / 2 if len(self._sessions) > 1 else left
+            share = left / 2 if len(self._sessions) > 1 and not at else left
             self._sessions[url] += 1
             started = False
             try:
@@ -56,7 +58,7 @@ class Servers:
                     self.release(url)
             now = time.monotonic()
             self._resting_until[url] = now + rest
-            if all(until > now for until in self._resting_until.values()):
+            if at or all(until > now for until in self._resting_until.values()):
                 await asyncio.sleep(max(0.0, min(pause, deadline - now)))
             if len(failures) >= patience.tries or time.monotonic() >= deadline:
                 kind = EnvTimeout if late else EnvFailure

@@ -125,17 +125,23 @@ function drawConversation(element, record, segments, view, card) {
     turns.forEach((turn, number_) => {
       if (turn.segment === index) element.append(...drawTurn(turn, number_, tokens, view, card));
     });
+    if (segment.summary) element.append(drawSaid(segment.summary, "Summary for the next segment", tokens, view, card));
   });
   if (!segments.length) element.append(h("p", { class: "empty" }, "Nothing was played: the episode failed before its first turn."));
 }
 
-function drawTurn(turn, index, tokens, view, card) {
+/** What the model wrote, as its tokens. */
+function drawSaid(turn, title, tokens, view, card) {
   const sampled = tokens.slice(turn.start, turn.end);
-  const strip = tokenStrip(sampled, view, card.inspect, `Tokens of turn ${index + 1}`);
+  const strip = tokenStrip(sampled, view, card.inspect, `Tokens of ${title}`);
   view.strips.push(strip);
-  const said = h("section", { class: "message agent" },
-    h("h2", {}, `Turn ${index + 1}`, h("span", { class: "muted" }, ` ${plural(sampled.length, "token")} · ${seconds(turn.generate_seconds)}`)),
+  return h("section", { class: "message agent" },
+    h("h2", {}, title, h("span", { class: "muted" }, ` ${plural(sampled.length, "token")} · ${seconds(turn.generate_seconds)}`)),
     sampled.length ? strip : block(turn.text));
+}
+
+function drawTurn(turn, index, tokens, view, card) {
+  const said = drawSaid(turn, `Turn ${index + 1}`, tokens, view, card);
   const facts = h("div", { class: "turn-facts" },
     turn.action === null
       ? h("span", { class: "chip bad" }, "✗ no action")

@@ -22,7 +22,7 @@ export function tokensOf(segment, turns, segmentIndex) {
     id,
     position,
     piece: segment.pieces ? segment.pieces[position] : null,
-    sampled: Boolean(segment.mask[position]),
+    sampled: segment.versions[position] !== null,
     log_prob: segment.log_probs[position] ?? null,
     trainer: segment.trainer_log_probs?.[position] ?? null,
     advantage: segment.advantages?.[position] ?? null,
