@@ -59,7 +59,7 @@ class RunView:
             return {
                 "name": self.path.name,
                 "status": self._status(),
-                "env": _at(config, "env", "name"),
+                "env": "+".join(config.get("envs") or []) or _at(config, "env", "name"),
                 "estimator": _at(config, "algorithm", "estimator"),
                 "steps": _at(config, "trainer", "steps"),
                 "step": self.metrics.steps[-1] if self.metrics.steps else None,

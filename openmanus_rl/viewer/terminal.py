@@ -108,7 +108,7 @@ def difference(one: dict[str, Any], other: dict[str, Any], names: Sequence[str])
         table.add_column(Text(name, "cyan"), ratio=1)
     parted = None
     for number, (first, second) in enumerate(zip_longest(one["turns"], other["turns"]), 1):
-        is_same = bool(first and second and _said(first) == _said(second))
+        is_same = bool(first and second and _happened(first) == _happened(second))
         parted = parted or (None if is_same else number)
         table.add_row(Text(str(number), "" if is_same else "bold"), _cell(first, is_same), _cell(second, is_same))
     yield Text("they go the same way" if parted is None else f"they part at turn {parted}", "bold")
@@ -201,7 +201,7 @@ def _cell(turn: dict[str, Any] | None, is_same: bool) -> Text:
     return cell.append(on_one_line(turn["observation"], 300), "dim" if is_same else "")
 
 
-def _said(turn: dict[str, Any]) -> tuple[Any, ...]:
+def _happened(turn: dict[str, Any]) -> tuple[Any, ...]:
     return turn["action"], turn["observation"], turn["reward"]
 
 
