@@ -50,6 +50,7 @@ USED_BY = {
         "data.train_tasks",
         "warm_start.demonstrations",
         "warm_start.error_rate",
+        "warm_start.env_options*",
         "agent.template",
         "agent.max_turns*",
     ),
@@ -65,9 +66,11 @@ USED_BY = {
         "agent.*",
         "rollout.engine",
         "rollout.vllm.*",
+        "rollout.endpoint.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
+        "rollout.failure_budget",
         "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
@@ -107,11 +110,17 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if not config.warm_starts:
         idle = ["epochs", "lr", "batch_tokens"]
         if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
-            idle += ["demonstrations", "error_rate"]
+            idle += ["demonstrations", "error_rate", "env_options*"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.rollout.engine != "vllm":
         rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
+    if config.rollout.engine != "endpoint":
+        rules.append(("rollout.endpoint.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=endpoint"))
+    if config.agent.program is not None:
+        for name in ("template", "max_turns", "context.*", "max_observation_tokens", "invalid_*"):
+            reason = f"agent.program={config.agent.program} decides what is said"
+            rules.append((f"agent.{name}", reason, "remove agent.program"))
     if not config.model.lora.rank:
         for name in ("alpha", "dropout", "target_modules"):
             rules.append((f"model.lora.{name}", "model.lora.rank=0: there are no adapters", "set model.lora.rank"))
@@ -133,6 +142,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             for name in ("num_servers", "base_port"):
                 reason = f"{section}.urls names servers that run already"
                 rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
+    if config.guard.action == "off":
+        for name in ("sensitivity", "patience", "history", "least_history"):
+            rules.append((f"guard.{name}", "guard.action=off", "set guard.action=warn, stop or rollback"))
+    if config.guard.action != "rollback":
+        for name in ("lr_factor", "max_rollbacks"):
+            rules.append((f"guard.{name}", f"guard.action={config.guard.action}", "set guard.action=rollback"))
     return rules
 
 

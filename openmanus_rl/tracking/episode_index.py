@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openmanus_rl.tracking.metrics import drop_cut_off_line
+from openmanus_rl.files import drop_cut_off_line
 
 INDEX = "index.jsonl"
 _TOKENS_FOLLOW = b', "segments": ['

@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from openmanus_rl.files import write_text
+from openmanus_rl.files import drop_cut_off_line, write_text
 
 
 class MetricsLog:
@@ -42,15 +41,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         return []
     whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]
-
-
-def drop_cut_off_line(path: Path) -> None:
-    """What is appended must not continue the line that a kill cut off."""
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
 
 
 def _finite(value: float) -> float | None:

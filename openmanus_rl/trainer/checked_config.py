@@ -63,6 +63,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     _check_strategy(config)
     for world in config.worlds:
         effective_options(world.name, world.options)
+        effective_options(world.name, {**world.options, **config.warm_start.env_options})
         if is_remote(world.name) and not world.urls:
             raise UserError(
                 f"env.name={world.name} is played on AgentGym's own servers, and none is named.",
@@ -92,6 +93,12 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
         raise UserError(
             f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
             "Set rollout.engine=embedded, or leave trainer.deterministic off.",
+        )
+    if config.trainer.deterministic and config.rollout.oversample:
+        raise UserError(
+            f"trainer.deterministic=true: with rollout.oversample={config.rollout.oversample} the clock decides which "
+            "episodes count.",
+            "Set rollout.oversample=0, or leave trainer.deterministic off.",
         )
     _check_ahead(config)
     if "group" in requires and config.rollout.group_size < 2:

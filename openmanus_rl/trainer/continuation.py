@@ -28,6 +28,7 @@ _MAY_CHANGE = (
     "rollout.retries",
     "*.micro_batch_tokens",
     "trainer.steps",
+    "trainer.max_seconds",
     "trainer.runs_dir",
     "trainer.name",
     "trainer.name_suffix",
@@ -43,6 +44,7 @@ _MAY_CHANGE = (
     "rollout.engine",
     "rollout.vllm.*",
     "rollout.canary_tolerance",
+    "guard.*",
     "tracking.*",
 )
 """How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""
@@ -96,7 +98,13 @@ def take_over(run: RunDirectory, config: RunConfig, changed: dict[str, list[Any]
 def _refuse_finished(run: RunDirectory, config: RunConfig) -> None:
     if not run.summary.exists():
         return
-    steps = json.loads(run.summary.read_text())["steps"]
+    summary = json.loads(run.summary.read_text())
+    steps, limit = summary["steps"], config.trainer.max_seconds
+    if limit is not None and limit <= summary["train_seconds"]:
+        raise UserError(
+            f"{run.path} is finished: it has trained for {summary['train_seconds']:.0f} seconds.",
+            f"Train it further with trainer.max_seconds={2 * limit:g}, or start a new run with trainer.resume=never.",
+        )
     if config.trainer.steps <= steps:
         raise UserError(
             f"{run.path} is finished: its {steps} steps are done.",

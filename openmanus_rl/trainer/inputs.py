@@ -173,7 +173,7 @@ def _demonstrations(
             tasks,
             warm_start.error_rate,
             config.trainer.seed,
-            world.options,
+            {**world.options, **warm_start.env_options},
             render_prompt=template.opening,
             render_action=template.render,
             observation_role=template.observation_role,
@@ -196,6 +196,7 @@ def _build_tiny(config: RunConfig, demonstrations: list[Demonstration], director
         heads=tiny.heads,
         intermediate_size=tiny.intermediate_size,
         vocab_size=tiny.vocab_size,
+        copying=tiny.copying,
         max_positions=config.model.max_context,
     )
     build_tiny_model(directory, texts(demonstrations), spec, config.trainer.seed)

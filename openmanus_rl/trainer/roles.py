@@ -36,9 +36,15 @@ class Roles:
         return batch
 
     def save(self, checkpoint: Path) -> None:
-        """Everything that learns, into a checkpoint's directory."""
+        """Everything that learns, into a checkpoint's directory; what is left for later is there after `saved`."""
         for group in self._learners():
             group.save(checkpoint)
+
+    def saved(self) -> None:
+        """Until everything that `save` began is written. It may be called while the groups do other things."""
+        for group in self._learners():
+            if hasattr(group.worker_cls, "saved"):
+                group.saved()
 
     def load(self, checkpoint: Path) -> None:
         """Everything that learns, from a checkpoint's directory."""

@@ -1,5 +1,6 @@
 """The actor: the policy's weights and how they change. The reference is an actor that never does."""
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,14 +19,16 @@ from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
 from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "actor"
-OPTIMISER_FILE = "actor_optimiser.pt"
+OPTIMISER_DIRECTORY = "actor_optimiser"
 
 
 class Policy(nn.Module):
@@ -88,6 +91,7 @@ class ActorWorker(ReferenceWorker):
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
         self.optimiser = Optimiser(self.model, config.actor, steps)
+        self.saving = Saving()
 
     @property
     def has_adapters(self) -> bool:
@@ -110,10 +114,10 @@ class ActorWorker(ReferenceWorker):
         """
         metrics = MetricSums()
         with lora.dropout_on(self.model) if self.has_adapters else nullcontext():
-            for mini in mini_batches(data, self.config.actor, seed):
-                self._accumulate_gradient(mini, metrics)
+            for number, mini in enumerate(mini_batches(data, self.config.actor, seed)):
+                self._accumulate_gradient(mini, metrics, weights_unchanged=number == 0)
                 metrics.add("actor/grad_norm", self.optimiser.step(), 1)
-        return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
+        return DataProto(meta_info={"metrics": {**with_deviation(metrics.means()), "actor/lr": self.optimiser.lr}})
 
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
@@ -141,15 +145,23 @@ class ActorWorker(ReferenceWorker):
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`actor/`, a Hugging Face directory or peft's, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = self.weights(), self.optimiser.state_dict()
-        if rank() != 0:
-            return
-        if self.has_adapters:
-            lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, checkpoint / MODEL_DIRECTORY)
-        else:
-            save_model(self.model, self.tokenizer, checkpoint / MODEL_DIRECTORY, weights)
-        torch.save(state, checkpoint / OPTIMISER_FILE)
+        """Begin to write `actor/`, a Hugging Face directory or peft's, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights, directory = copied(self.weights()), checkpoint / MODEL_DIRECTORY
+        if rank() == 0 and self.has_adapters:
+            self.saving.begin(
+                lambda: lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, directory)
+            )
+        elif rank() == 0:
+            self.saving.begin(lambda: save_model(self.model, self.tokenizer, directory, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
@@ -159,7 +171,12 @@ class ActorWorker(ReferenceWorker):
             load_whole_state(self.model, lora.named_for_module(lora.read_adapters(directory)))
         else:
             load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    def scale_lr(self, factor: float) -> None:
+        """Learn with another step from here on."""
+        self.optimiser.scale_lr(factor)
 
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         model = super()._load_model(model_dir)
@@ -167,8 +184,12 @@ class ActorWorker(ReferenceWorker):
             lora.add_adapters(model, self.config.model.lora, self.config.trainer.seed)
         return model
 
-    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
-        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums, weights_unchanged: bool = False) -> None:
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch.
+
+        While the update has not yet changed the weights, the log-probs that the loss needs also tell how far the
+        engine's are from them.
+        """
         mini = placed(mini)
         columns, algorithm = mini.batch, self.config.algorithm
         denominators = Denominators.of(
@@ -182,6 +203,9 @@ class ActorWorker(ReferenceWorker):
                 self.loss_options,
             )
             tokens = int(mask.sum())
+            if weights_unchanged:
+                trainer = self._without_dropout(log_probs, micro, mask)
+                note_gap(metrics, columns["rollout_log_probs"][micro.rows][mask], trainer[mask])
             policy_loss = token_loss.loss_RT
             if "correction_weights" in columns:
                 policy_loss = policy_loss * columns["correction_weights"][micro.rows]
@@ -196,3 +220,10 @@ class ActorWorker(ReferenceWorker):
             metrics.add("actor/entropy", entropy.detach().sum(), tokens)
             for name, value in token_loss.sums.items():
                 metrics.add(f"actor/{name}", value, tokens)
+
+    def _without_dropout(self, log_probs: Tensor, micro: MicroBatch, mask: Tensor) -> Tensor:
+        """The log-probs as an engine computes them; once more, if these come from adapters that dropped inputs."""
+        if not (self.has_adapters and self.config.model.lora.dropout):
+            return log_probs.detach()
+        with torch.no_grad(), lora.dropout_off(self.model):
+            return self._forward(micro, mask)[0]

@@ -1,5 +1,6 @@
 """The critic: what a state is worth, before each sampled token and after the last one."""
 
+import asyncio
 from pathlib import Path
 
 import torch
@@ -15,11 +16,12 @@ from openmanus_rl.workers.dispatch import Dispatch, dispatch
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import rank
 from openmanus_rl.workers.registry import worker
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
 from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "critic"
-OPTIMISER_FILE = "critic_optimiser.pt"
+OPTIMISER_DIRECTORY = "critic_optimiser"
 
 
 @worker("critic")
@@ -34,6 +36,7 @@ class CriticWorker:
         shard(self.model, self.model.trunk)
         steps = config.trainer.steps * self.critic.epochs * self.critic.mini_batches
         self.optimiser = Optimiser(self.model, self.critic, steps)
+        self.saving = Saving()
 
     @dispatch(Dispatch.SPLIT)
     @torch.no_grad()
@@ -68,17 +71,25 @@ class CriticWorker:
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`critic/`, the value model as a directory, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = whole_state(self.model), self.optimiser.state_dict()
+        """Begin to write `critic/`, the value model as a directory, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights = copied(whole_state(self.model))
         if rank() == 0:
-            self.model.save(checkpoint / MODEL_DIRECTORY, weights)
-            torch.save(state, checkpoint / OPTIMISER_FILE)
+            self.saving.begin(lambda: self.model.save(checkpoint / MODEL_DIRECTORY, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
         load_whole_state(self.model, ValueModel.load(checkpoint / MODEL_DIRECTORY).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
 
     def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
         """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""

@@ -26,21 +26,29 @@ def mini_batches(data: DataProto, config: OptimConfig, seed: int) -> Iterator[Da
 
 
 class MetricSums:
-    """Sums over micro-batches, and the means they become."""
+    """Sums over micro-batches and the means they become, and largest values."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: dict[str, float] = defaultdict(float)
+        self._peaks: dict[str, float] = defaultdict(float)
 
     def add(self, name: str, value: torch.Tensor | float, count: float) -> None:
         """`value` is a sum over `count` things."""
         self._sums[name] += float(value)
         self._counts[name] += count
 
+    def peak(self, name: str, value: torch.Tensor | float) -> None:
+        """`value`, which is not below 0, counts if it is the largest."""
+        self._peaks[name] = max(self._peaks[name], float(value))
+
     def means(self) -> dict[str, float]:
-        """Over what all ranks have added. All ranks must call."""
+        """Means and peaks over what all ranks have added. All ranks must call."""
         everything = MetricSums()
-        for sums, counts in gathered((dict(self._sums), dict(self._counts))):
+        for sums, counts, peaks in gathered((dict(self._sums), dict(self._counts), dict(self._peaks))):
             for name, total in sums.items():
                 everything.add(name, total, counts[name])
-        return {name: total / max(everything._counts[name], 1e-12) for name, total in everything._sums.items()}
+            for name, value in peaks.items():
+                everything.peak(name, value)
+        means = {name: total / max(everything._counts[name], 1e-12) for name, total in everything._sums.items()}
+        return means | everything._peaks

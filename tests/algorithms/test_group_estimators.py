@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ Streams = dict[int, list[float]]
 
 ALL = ["drgrpo", "gigpo", "grpo", "process", "reinforce_pp", "reinforce_pp_baseline", "remax", "rloo"]
 WITHOUT_A_CRITIC = {name for name, entry in ESTIMATORS.items() if "critic" not in entry.requires}
+WITH_A_CRITIC = ["gae", "turn_gae"]
 GROUPED = ["drgrpo", "gigpo", "grpo", "process", "reinforce_pp_baseline", "rloo"]
 
 
@@ -142,13 +144,13 @@ def test_the_estimator_is_its_formula_on_sampled_tokens_and_zero_elsewhere(name,
     assert (answer[~batch.response_mask_RT] == 0).all()
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *WITH_A_CRITIC])
 @settings(max_examples=10)
 @given(seed=SEEDS, padding=st.integers(0, 30), names=st.permutations([3, 50, 700]))
 def test_row_order_padding_and_the_groups_names_and_order_change_nothing(name, seed, padding, names):
     episodes = play(seed)
     renamed = dict(zip(sorted({episode.group for episode in episodes}), names, strict=True))
-    moved = [Played(e.name, renamed[e.group], e.segments, greedy=e.greedy) for e in reversed(episodes)]
+    moved = [replace(episode, group=renamed[episode.group]) for episode in reversed(episodes)]
     plain_batch, moved_batch = to_batch(episodes), to_batch(moved, shuffle=seed + 1, padding=padding)
     assert_streams_equal(
         by_episode(moved_batch, advantages(name, moved_batch)), by_episode(plain_batch, advantages(name, plain_batch))
@@ -190,6 +192,18 @@ def test_a_constant_added_to_the_whole_batch_changes_nothing_where_the_batch_is_
     )
     torch.testing.assert_close(
         advantages("reinforce_pp", moved), advantages("reinforce_pp", plain), rtol=1e-6, atol=1e-6
+    )
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, shift=st.integers(-100, 100))
+def test_a_constant_added_to_sampled_and_greedy_returns_alike_changes_nothing_for_remax(seed, shift):
+    episodes = [outcome(place, 0, reward) for place, reward in enumerate([0.0, 1.0, seed / 10_000])]
+    moved = [outcome(e.name, 0, e.total + shift) for e in episodes]
+    for episode in moved:
+        episode.greedy = float(shift)
+    torch.testing.assert_close(
+        advantages("remax", to_batch(moved)), advantages("remax", to_batch(episodes)), rtol=1e-6, atol=1e-6
     )
 
 

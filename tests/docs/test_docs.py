@@ -44,14 +44,15 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
-    r"openmanus-rl eval .*": ["--n", "2"],
+    r"openmanus-rl eval (?!--endpoint).*": ["--n", "2"],
+    r"openmanus-rl export .*": [],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
     r"openmanus-rl episodes .*": [],
-    r"openmanus-rl sft .*": TINY_MODEL,
+    r"openmanus-rl sft (?!--data solved).*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl plan( .*)?": TINY_RUN,
-    r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
+    r"openmanus-rl train (?!agent\.program).*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
 """Commands that are run in this process, and what is added to make them small. The first that fits counts.
@@ -78,6 +79,10 @@ COVERED = {
     r"openmanus-rl env serve (maze|textcraft|wordle)": (
         "tests/envs/test_agentgym_routes.py::test_create_and_reset_answer_with_the_keys_of_their_family"
     ),
+    r"openmanus-rl (eval --endpoint|sft --data solved).*": (
+        "tests/trainer/test_endpoint_evaluation.py::test_what_a_model_behind_an_endpoint_solved_can_be_fine_tuned_on"
+    ),
+    r"python bench/rollout\.py.*": "tests/agent/test_rollout_bench.py::test_the_bench_of_the_rollout_runs",
     r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
     r"openmanus-rl env (record|replay) .*": (
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
@@ -86,6 +91,8 @@ COVERED = {
     r"openmanus-rl view .*": "tests/viewer/test_view_verb.py::test_the_verb_prints_the_address_and_ends_with_ctrl_c",
     r"python scripts/screenshots\.py .*": "tests/viewer/test_screenshots.py::test_every_view_is_taken_in_both_colours",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
+    r"python bench/credit\.py": "tests/algorithms/test_credit_benches.py::test_the_bench_of_credit_runs",
+    r"python bench/estimators\.py.*": "tests/algorithms/test_credit_benches.py::test_the_bench_of_estimators_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
     r"python bench/async_training\.py": (
         "tests/trainer/test_async_figures.py::test_a_step_takes_as_long_as_the_longer_of_playing_and_training"

@@ -119,6 +119,64 @@ def test_what_is_no_action_pays_nothing_and_says_so(action):
     assert result.info["invalid"]
 
 
+def test_joined_names_are_words_that_nothing_touches_and_play_like_the_others():
+    world = TextCraft(names="joined", distractors=2)
+    shown = world.reset(Task("textcraft", f"textcraft_{number_of('acacia fence')}")).text
+    assert shown.endswith("\n\nGoal: craft acacia_fence")
+    assert "craft 3 acacia_fence using 4 acacia_planks 2 stick" in shown.split("\n")
+    names = {name.replace(" ", "_") for name in recipe_table().touching}
+    words = shown.replace("Crafting commands:", "").replace("Goal:", "").split()
+    assert set(words) <= names | {"craft", "using"} | set(map(str, range(1, 65)))
+    assert said(world, "get 3 stick") == "Could not find stick"
+    assert said(world, "get 3 acacia_log") == "Got 3 acacia_log"
+    assert said(world, "inventory") == "Inventory: 3 acacia_log"
+    assert said(world, "craft 3 acacia_fence using 4 acacia_planks 2 stick").startswith("Could not craft acacia_fence")
+    result = None
+    while result is None or not result.done:
+        result = world.step(world.expert_action())
+    assert result.success
+    assert result.observation.text == "Crafted 3 acacia_fence"
+
+
+@pytest.mark.parametrize("names", ["spaced", "joined"])
+def test_renamed_items_bear_other_names_in_each_task_and_the_plan_is_the_same(names):
+    plain, renamed = TextCraft(names=names), TextCraft(names=names, renamed=True)
+    goals, lengths = set(), []
+    for variant in range(3):
+        task = Task("textcraft", f"textcraft_{number_of('chest') + variant * len(recipe_table().goals)}")
+        goals.add(renamed.reset(task).text.split("\n")[-1])
+        plain.reset(task)
+        for world in (plain, renamed):
+            result, turns = None, 0
+            while result is None or not result.done:
+                result, turns = world.step(world.expert_action()), turns + 1
+            assert result.success
+            lengths.append(turns)
+    assert len(goals) == 3, "the same goal under three names"
+    assert lengths[0::2] == lengths[1::2]
+
+
+def test_under_other_names_an_items_own_name_is_another_item():
+    world = TextCraft(renamed=True)
+    world.reset(Task("textcraft", f"textcraft_{number_of('oak planks')}"))
+    needed = world.expert_action()
+    assert needed.startswith("get")
+    assert said(world, needed) == needed.replace("get", "Got")
+    plain = TextCraft()
+    plain.reset(Task("textcraft", f"textcraft_{number_of('oak planks')}"))
+    assert plain.expert_action() != needed
+
+
+def test_variants_give_a_goal_several_tasks_of_its_split():
+    once = list(TextCraft.item_ids("validation", max_depth=2, max_steps=8))
+    thrice = list(TextCraft.item_ids("validation", max_depth=2, max_steps=8, variants=3))
+    assert thrice[: len(once)] == once
+    assert {goal_of(item_id) for item_id in thrice} >= {goal_of(item_id) for item_id in once}
+    assert len(set(thrice)) == len(thrice) > 2.5 * len(once)
+    train = {goal_of(item_id) for item_id in TextCraft.item_ids("train", variants=3)}
+    assert not train & {goal_of(item_id) for item_id in thrice}
+
+
 def test_what_is_shown_is_what_is_parsed():
     assert all(form.shown in TextCraft().instructions() for form in TextCraft.grammar.forms)
     assert all(TextCraft.grammar.parse(form.shown) for form in TextCraft.grammar.forms)
@@ -210,7 +268,8 @@ def test_a_wrong_item_id_is_refused_with_the_form_expected(item_id):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("min_depth", 0), ("max_depth", 0), ("distractors", -1), ("max_steps", 0)]
+    ("option", "value"),
+    [("min_depth", 0), ("max_depth", 0), ("distractors", -1), ("max_steps", 0), ("variants", 0), ("names", "long")],
 )
 def test_a_wrong_option_is_refused_by_name(option, value):
     with pytest.raises(UserError, match=option):

@@ -8,6 +8,8 @@ from pocket_model import pocket_wheel
 from tiny_runs import GRPO
 from transformers import AutoModelForCausalLM
 
+from openmanus_rl.data.demonstrations import read_demonstrations
+from openmanus_rl.errors import UserError
 from openmanus_rl.models.packaged import PACKAGED
 from openmanus_rl.trainer.inputs import prepare_inputs, prepare_model, prepare_tasks
 
@@ -43,6 +45,7 @@ def test_a_model_is_made_once(prepare):
         "warm_start.error_rate=0.1",
         "model.tiny.layers=2",
         "env.options.size=2",
+        "warm_start.env_options.size=2",
         "warm_start.demonstrations=9",
     ],
 )
@@ -62,6 +65,19 @@ def test_an_own_world_that_was_edited_is_demonstrated_again(prepare, tmp_path):
     first = prepare(f"env.name={world}:Edited")[1]
     world.write_text(text + "\n# an edit\n")
     assert prepare(f"env.name={world}:Edited")[1] != first
+
+
+def test_demonstrations_may_be_played_in_another_version_of_the_world(prepare):
+    def played(*words: str) -> int:
+        model = prepare(*words, "warm_start.error_rate=0", "agent.max_turns=40")[1]
+        return sum(len(one.messages) for one in read_demonstrations(model.parent / "demonstrations.parquet"))
+
+    assert played("warm_start.env_options.size=8") > 1.5 * played(), "larger mazes are longer ways"
+
+
+def test_an_option_that_the_world_does_not_have_is_refused_in_the_warm_start_too(place):
+    with pytest.raises(UserError, match="colour"):
+        place.config("warm_start.env_options.colour=red")
 
 
 def test_a_model_without_a_warm_start_is_only_built(prepare):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from killed_runs import metrics
 from tiny_runs import PATIENCE, TinyPlace, drawn_tasks, json_lines, server_pids, steps_of, wait_until
 from transformers import AutoModelForCausalLM
 from trying_worlds import arm
@@ -59,18 +60,11 @@ def assert_same_bits(resumed, uninterrupted):
     """Of weights, metrics and episodes; what took how long is another matter."""
     expected = weights(uninterrupted)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(resumed).items())
-    assert numbers(resumed) == numbers(uninterrupted)
+    assert metrics(resumed) == metrics(uninterrupted)
     files = sorted(path.name for path in (uninterrupted / "episodes").iterdir())
     assert files == sorted(path.name for path in (resumed / "episodes").iterdir())
     for name in files:
         assert sampled(resumed / "episodes" / name) == sampled(uninterrupted / "episodes" / name)
-
-
-def numbers(run):
-    return [
-        {name: value for name, value in line.items() if name.partition("/")[0] not in ("time", "perf")}
-        for line in json_lines(run / "metrics.jsonl")
-    ]
 
 
 def sampled(path):
@@ -103,7 +97,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_note(place, stopped_r
     weights_file.write_bytes(weights_file.read_bytes()[:-100])
     resume(place, stopped_run)
     shown = capsys.readouterr().out
-    assert "a damaged checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
+    assert "a checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
     assert "resumed after step 0" in shown
     assert steps_of(stopped_run) == [0, 1, 2, 3, 4]
 
@@ -189,3 +183,16 @@ def test_a_finished_run_says_so_and_goes_on_for_more_steps(place, grpo_run):
     train(place.config(*moved, "trainer.steps=4"))
     assert steps_of(run) == [0, 1, 2, 3, 4]
     assert json.loads((run / "summary.json").read_text())["steps"] == 4
+
+
+def test_a_run_that_is_out_of_time_is_finished_measured_and_goes_on_only_with_more_time(place, grpo_run):
+    words = [f"model.path={grpo_run / 'initial_model'}", "trainer.name=timed", "trainer.steps=100000"]
+    run = train(place.config(*words, "trainer.max_seconds=0.001"))
+    assert steps_of(run) == [0, 1]
+    assert "val/success/rate" in json_lines(run / "metrics.jsonl")[-1], "the last step is measured whenever it comes"
+    again = [*words, f"trainer.resume={run}"]
+    with pytest.raises(UserError, match=r"it has trained for \d+ seconds\.\n.*trainer\.max_seconds"):
+        train(place.config(*again, "trainer.max_seconds=0.001"))
+    trained = json.loads((run / "summary.json").read_text())["train_seconds"]
+    train(place.config(*again, f"trainer.max_seconds={trained + 0.2}"))
+    assert steps_of(run)[-1] >= 2

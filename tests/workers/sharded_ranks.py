@@ -1,5 +1,6 @@
 """Work that any number of ranks does alike, so that one process and several can be compared. As a program: one rank."""
 
+import asyncio
 import copy
 import sys
 from collections.abc import Callable
@@ -125,16 +126,18 @@ def refusal(model_dir: str, rows: DataProto) -> str:
 
 
 def save(worker: ActorWorker | CriticWorker, checkpoint: Path) -> None:
-    """A group waits for all ranks, of which the first writes, before it calls them again."""
+    """As a checkpoint is made: everything was written when all ranks have."""
     worker.save(checkpoint)
+    asyncio.run(worker.saved())
     gathered("saved")
 
 
 def after_loading(worker: ActorWorker | CriticWorker, checkpoint: Path, whose: str) -> dict[str, Any]:
     worker.load(checkpoint)
-    state = worker.optimiser.state_dict()
-    adamw = {kind: copied(tensors) for kind, tensors in state["adamw"].items()}
-    return {f"{whose}_weights": copied(whole_state(worker.model)), f"{whose}_optimiser": {**state, "adamw": adamw}}
+    return {
+        f"{whose}_weights": copied(whole_state(worker.model)),
+        f"{whose}_optimiser": copied(whole_tensors(worker.optimiser.tensors())),
+    }
 
 
 def gradient(worker: ActorWorker | CriticWorker, rows: DataProto) -> Tensor:

@@ -135,11 +135,10 @@ def test_a_checkpoint_of_two_ranks_loads_in_one_process(results, role, model_dir
 
 
 def assert_same_optimiser(one, other):
-    assert one["schedule"] == other["schedule"]
-    assert one["adamw"].keys() == other["adamw"].keys() == {"step", "exp_avg", "exp_avg_sq"}
-    for kind, tensors in one["adamw"].items():
-        assert tensors.keys() == other["adamw"][kind].keys()
-        assert all(torch.equal(tensor, other["adamw"][kind][name]) for name, tensor in tensors.items())
+    kinds = {name.split("/")[1] for name in one if name.startswith("adamw/")}
+    assert kinds == {"step", "exp_avg", "exp_avg_sq"}
+    assert one.keys() == other.keys()
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def test_ranks_go_on_from_a_checkpoint_of_one_process_as_it_does(results):

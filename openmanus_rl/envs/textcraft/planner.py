@@ -15,10 +15,6 @@ class Get:
     item: str
     count: int
 
-    @property
-    def command(self) -> str:
-        return f"get {self.count} {self.item}"
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -14,8 +14,8 @@ from importlib.resources import files
 from itertools import product
 
 COUNT = r"[1-9][0-9]{0,3}"
-ITEM = r"[a-z]+(?: [a-z]+)*"
-CRAFT = rf"craft (?P<made>{COUNT}) (?P<goods>{ITEM}?) using (?P<parts>{COUNT} {ITEM}(?:, ?{COUNT} {ITEM})*)"
+ITEM = r"[a-z]+(?:[ _][a-z]+)*"
+CRAFT = rf"craft (?P<made>{COUNT}) (?P<goods>{ITEM}?) using (?P<parts>{COUNT} {ITEM}(?:(?:, ?| ){COUNT} {ITEM})*)"
 GET = rf"get (?P<count>{COUNT}) (?P<item>{ITEM})"
 
 
@@ -47,10 +47,14 @@ class Recipe:
 def recipe_of(match: re.Match[str]) -> Recipe:
     """The recipe that a match of `CRAFT` spells, in whatever order its ingredients stand."""
     parts: Counter[str] = Counter()
-    for part in match["parts"].lower().split(","):
-        count, _, name = part.strip().partition(" ")
-        parts[name] += int(count)
-    return Recipe(match["goods"].lower(), int(match["made"]), tuple(sorted(parts.items())))
+    for count, name in re.findall(rf"({COUNT}) ({ITEM})", match["parts"], re.IGNORECASE):
+        parts[item_name(name)] += int(count)
+    return Recipe(item_name(match["goods"]), int(match["made"]), tuple(sorted(parts.items())))
+
+
+def item_name(text: str) -> str:
+    """The one spelling of a name: `Oak_Planks` is `oak planks`."""
+    return text.lower().replace("_", " ")
 
 
 class RecipeTable:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from openmanus_rl.envs.base import (
     ActionForm,
@@ -20,7 +20,8 @@ from openmanus_rl.envs.base import (
 from openmanus_rl.envs.items import item_number, pick, seeded, shuffled
 from openmanus_rl.envs.textcraft.planner import Get, Plan, apply, make_plan
 from openmanus_rl.envs.textcraft.recipe_files import recipes_in
-from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, RecipeTable, recipe_of, recipe_table
+from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, RecipeTable, item_name, recipe_of, recipe_table
+from openmanus_rl.envs.textcraft.wording import Wording, dealt_names
 from openmanus_rl.errors import UserError
 
 
@@ -35,9 +36,9 @@ class CraftingTask:
     def goal(self) -> str:
         return self.plan.goal
 
-    def prompt(self) -> str:
-        commands = "\n".join(recipe.command for recipe in self.shown)
-        return f"Crafting commands:\n{commands}\n\nGoal: craft {self.goal}."
+    def prompt(self, wording: Wording) -> str:
+        commands = "\n".join(wording.command(recipe) for recipe in self.shown)
+        return f"Crafting commands:\n{commands}\n\n{wording.goal(self.goal)}"
 
 
 def make_task(number: int, distractors: int, table: RecipeTable | None = None) -> CraftingTask:
@@ -84,9 +85,11 @@ class TextCraft(Environment):
     goal pays 1 and ends the episode; nothing else pays or costs. After `max_steps` turns the episode is cut.
 
     Options: `min_depth` and `max_depth` (how many crafts in a row a goal needs), `distractors` (how many commands are
-    listed that the goal does not need), `max_steps`, `recipes_dir` (a directory of Minecraft's recipe files, such as
-    AgentGym's, in place of the recipes here). Such recipes may name a kind of items: `craft 4 stick using 2 planks` is
-    done with one sort of planks, `craft 4 stick using 2 oak planks`.
+    listed that the goal does not need), `max_steps`, `variants` (how many tasks a goal gives, with other distractors
+    and, where there are several, other recipes), `names` (`joined`: an item is one word, `oak_planks`), `renamed`
+    (items bear one another's names, in each task others: what a recipe takes can only be read), `recipes_dir` (a
+    directory of Minecraft's recipe files, such as AgentGym's, in place of the recipes here). Such recipes may name a
+    kind of items: `craft 4 stick using 2 planks` is done with one sort of planks, `craft 4 stick using 2 oak planks`.
     """
 
     name: ClassVar[str] = "textcraft"
@@ -107,6 +110,9 @@ class TextCraft(Environment):
         max_depth: int = 4,
         distractors: int = 8,
         max_steps: int = 30,
+        variants: int = 1,
+        names: Literal["spaced", "joined"] = "spaced",
+        renamed: bool = False,
         recipes_dir: str | None = None,
     ) -> None:
         if not 1 <= min_depth <= max_depth:
@@ -118,10 +124,17 @@ class TextCraft(Environment):
             raise UserError(f"textcraft: distractors is {distractors}", "Up to 100 needless commands can be listed.")
         if max_steps < 1:
             raise UserError(f"textcraft: max_steps is {max_steps}", "An episode needs at least one turn.")
+        if variants < 1:
+            raise UserError(f"textcraft: variants is {variants}", "A goal gives at least one task.")
+        if names not in ("spaced", "joined"):
+            raise UserError(f"textcraft: names is {names!r}", "It is spaced (oak planks) or joined (oak_planks).")
         self.min_depth = min_depth
         self.max_depth = max_depth
         self.distractors = distractors
         self.max_steps = max_steps
+        self.variants = variants
+        self.joined = names == "joined"
+        self.renamed = renamed
         self.table = recipe_table() if recipes_dir is None else recipes_in(recipes_dir)
         self._present: _Session | None = None
 
@@ -130,17 +143,18 @@ class TextCraft(Environment):
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
-        """One item for each goal of the split that lies between the depths and can be crafted in `max_steps`."""
+        """The variants of every goal of the split that lies between the depths and can be crafted in `max_steps`."""
         world = cls(**options)
         table = world.table
-        for number, goal in enumerate(table.goals):
+        for number in range(world.variants * len(table.goals)):
+            goal = table.goals[number % len(table.goals)]
             right_depth = world.min_depth <= table.depth(goal) <= world.max_depth
             if split_of(goal) == split and right_depth and plan_of(number, table).turns() <= world.max_steps:
                 yield f"{cls.name}_{number}"
 
     def reset(self, task: Task) -> Observation:
         self._begin(task.item_id)
-        return Observation(self._task.prompt())
+        return Observation(self._task.prompt(self._wording))
 
     def step(self, action: str) -> StepResult:
         session = self._session
@@ -162,16 +176,17 @@ class TextCraft(Environment):
         return f"depth_{self.table.depth(self._task.goal)}"
 
     def expert_action(self) -> str:
-        return self._task.plan.next_action(self._session.inventory).command
+        return self._wording.command(self._task.plan.next_action(self._session.inventory))
 
     def random_action(self, uniform: float) -> str:
         """Any amount of a found item that a listed command asks for, any command that can be crafted, or a look."""
         shown, inventory = self._task.shown, self._session.inventory
         found = self.table.found
-        gets = [Get(name, count).command for recipe in shown for name, count in recipe.ingredients if name in found]
+        gets = [Get(name, count) for recipe in shown for name, count in recipe.ingredients if name in found]
         ways = [way for recipe in shown for way in self.table.settled(recipe)]
-        crafts = [way.command for way in ways if not way.missing(inventory)]
-        return pick(["inventory", *dict.fromkeys(gets), *crafts], uniform)
+        crafts = [way for way in ways if not way.missing(inventory)]
+        possible: list[Get | Recipe] = [*dict.fromkeys(gets), *crafts]
+        return pick(["inventory", *(self._wording.command(action) for action in possible)], uniform)
 
     def snapshot(self) -> dict[str, Any]:
         return asdict(self._session)
@@ -181,7 +196,7 @@ class TextCraft(Environment):
         self._present = _Session(snapshot["item_id"], dict(snapshot["inventory"]), snapshot["turns"], snapshot["over"])
 
     def render(self) -> str:
-        return f"{self._task.prompt()}\nTurn {self._session.turns} of {self.max_steps}. {self._look()}"
+        return f"{self._task.prompt(self._wording)}\nTurn {self._session.turns} of {self.max_steps}. {self._look()}"
 
     @property
     def _session(self) -> _Session:
@@ -190,7 +205,9 @@ class TextCraft(Environment):
         return self._present
 
     def _begin(self, item_id: str) -> None:
-        self._task = make_task(item_number(self.name, item_id), self.distractors, self.table)
+        number = item_number(self.name, item_id)
+        self._task = make_task(number, self.distractors, self.table)
+        self._wording = Wording(self.joined, dealt_names(self.table, number) if self.renamed else {})
         self._present = _Session(item_id)
 
     def _act(self, action: str) -> tuple[str, dict[str, Any]]:
@@ -200,29 +217,28 @@ class TextCraft(Environment):
             return "Could not execute that", {"invalid": f"not an action such as {self.grammar.describe()}"}
         parts = match.groupdict()
         if "goods" in parts:
-            return self._craft(recipe_of(match)), {}
+            return self._craft(self._wording.recipe(recipe_of(match))), {}
         if "item" in parts:
-            return self._get(Get(parts["item"].lower(), int(parts["count"]))), {}
+            return self._get(Get(self._wording.item(item_name(parts["item"])), int(parts["count"]))), {}
         return self._look(), {}
 
     def _craft(self, recipe: Recipe) -> str:
         if not any(recipe in self.table.settled(listed) for listed in self._task.shown):
-            return f"Could not craft {recipe.item}: that command is not listed"
+            return f"Could not craft {self._wording.name(recipe.item)}: that command is not listed"
         missing = recipe.missing(self._session.inventory)
         if missing:
-            lacks = ", ".join(f"{count} {name}" for name, count in missing.items())
-            return f"Could not craft {recipe.item}: {lacks} missing"
+            return f"Could not craft {self._wording.name(recipe.item)}: {self._wording.amounts(missing)} missing"
         apply(recipe, self._session.inventory)
-        return f"Crafted {recipe.count} minecraft:{recipe.item.replace(' ', '_')}"
+        return self._wording.crafted(recipe)
 
     def _get(self, get: Get) -> str:
         if get.item not in self.table.found:
-            return f"Could not find {get.item}"
+            return f"Could not find {self._wording.name(get.item)}"
         apply(get, self._session.inventory)
-        return f"Got {get.count} {get.item}"
+        return f"Got {get.count} {self._wording.name(get.item)}"
 
     def _look(self) -> str:
         return f"Inventory: {self._carried() or 'nothing'}"
 
     def _carried(self) -> str:
-        return " ".join(f"[{name}] ({count})" for name, count in sorted(self._session.inventory.items()))
+        return self._wording.carried(self._session.inventory)

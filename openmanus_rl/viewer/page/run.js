@@ -146,12 +146,13 @@ function matching(names, pattern) {
 /** Checkpoints and events as marks; an event without a step stands at the step that was written next. */
 function marksOf(run, data, byTime) {
   const stepAt = (time) => data.step[data.time.findIndex((other) => other >= time)] ?? data.step.at(-1);
-  const events = run.events.map((event) => ({
+  const events = run.events.filter((event) => event.event !== "checkpoint").map((event) => ({
     x: byTime ? event.time : event.step ?? stepAt(event.time),
-    kind: /guard|fail|lost|spike|nan|restart|roll|alarm/i.test(event.event) ? "alarm" : "event",
+    kind: event.event === "guard" || event.event === "restarted" ? "alarm" : "event",
     text: event.event,
   }));
-  const saved = run.checkpoints.map((checkpoint) => ({ x: byTime ? checkpoint.time : checkpoint.step, kind: "checkpoint", text: `checkpoint ${checkpoint.step}` }));
+  const made = [...run.events.filter((event) => event.event === "checkpoint"), ...run.checkpoints];
+  const saved = made.map(({ step, time }) => ({ x: byTime ? time : step, kind: "checkpoint", text: `checkpoint ${step}` }));
   return [...saved, ...events].filter((mark) => mark.x !== undefined && mark.x !== null);
 }
 
