@@ -62,8 +62,8 @@ class OpenManusAgent:
 
         A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`.
         Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
-        there, one JSON object a line, and with `visualize` each as a page of its own as well. Once `meta_info["enough"]`
-        episodes of a task are samples, the rest is aborted.
+        there, one JSON object a line, and with `visualize` each as a page of its own as well.
+        Once `meta_info["enough"]` episodes of a task are samples, the rest is aborted.
         """
         if visualize and (output_dir is None or self.page is None):
             raise UserError(

@@ -3,6 +3,7 @@ from hypothesis import strategies as st
 from tiny_corpus import CORPUS, OBSERVATION
 
 from openmanus_rl.models.pieces import token_pieces
+from openmanus_rl.models.plain_chat import PlainChat
 from openmanus_rl.models.tiny import TinyModelSpec, train_tokenizer
 
 TINY = train_tokenizer(CORPUS, TinyModelSpec())
@@ -34,3 +35,10 @@ def test_half_a_character_is_not_lost():
 
 def test_a_blank_at_the_start_of_a_token_stays():
     assert "".join(PIECES(ids_of(OBSERVATION))) == OBSERVATION
+
+
+def test_where_a_models_tokens_are_not_known_the_pieces_are_characters_and_who_speaks():
+    chat = PlainChat()
+    ids = chat.prompt_ids([{"role": "user", "content": "go 🚀"}])
+    assert len(chat.pieces(ids)) == len(ids)
+    assert "".join(chat.pieces(ids)) == "user: go 🚀\nassistant: "
