@@ -148,12 +148,13 @@ class InstantEngine(InferenceEngine):
         """Nothing to stop."""
 
 
-def tiny_model(hidden: int = 128) -> tuple[torch.nn.Module, ChatRenderer]:
+def tiny_model(hidden: int = 128, layers: int = 2) -> tuple[torch.nn.Module, ChatRenderer]:
     """A random model with a tokenizer of the world's words."""
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as directory:
         corpus = [OBSERVATION, "Look around.", "Thought: go\nAction: open the door and look"] * 8
-        build_tiny_model(Path(directory), corpus, TinyModelSpec(hidden_size=hidden, max_positions=CONTEXT), 0)
+        spec = TinyModelSpec(hidden_size=hidden, layers=layers, max_positions=CONTEXT)
+        build_tiny_model(Path(directory), corpus, spec, 0)
         return load_causal_lm(directory), ChatRenderer(load_tokenizer(directory))
 
 
