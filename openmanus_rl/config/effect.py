@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Set
 from fnmatch import fnmatch
 
-from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.config.schema import OptimConfig, RunConfig
 from openmanus_rl.errors import UserError
 
 
@@ -83,6 +83,14 @@ USED_BY = {
 """The keys that each verb beside `train` reads."""
 
 
+_OWN_TRUNK = "set critic.trunk=own"
+
+
+def _given_by_the_actor() -> list[str]:
+    """The critic's keys that are the actor's where both are one model."""
+    return [f"critic.{name}" for name in OptimConfig.model_fields]
+
+
 def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]]:
     """Patterns of keys without effect, the reason, and what would give them one."""
     estimator = f"algorithm.estimator={config.algorithm.estimator}"
@@ -92,6 +100,13 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         remedy = "choose an estimator with a critic (gae, turn_gae)"
         rules.append(("critic.*", f"{estimator} trains no critic", remedy))
         rules.append(("algorithm.bootstrap_cut_episodes", f"{estimator} trains no critic", remedy))
+    elif config.critic.trunk == "actor":
+        for key in _given_by_the_actor():
+            rules.append((key, "critic.trunk=actor: the critic learns with the actor's optimiser", _OWN_TRUNK))
+    else:
+        rules.append(
+            ("critic.coefficient", "critic.trunk=own: the critic's loss is by itself", "set critic.trunk=actor")
+        )
     if kl.where == "none":
         for name in ("kind", "coefficient", "target", "horizon"):
             rules.append((f"algorithm.kl.{name}", "algorithm.kl.where=none", "set algorithm.kl.where=reward or loss"))

@@ -315,6 +315,14 @@ class OptimConfig(Config):
     """Optimiser steps in one pass."""
     micro_batch_tokens: int = Field(8192, ge=1)
     """Tokens, padding included, in one forward and backward pass; it bounds memory, not what is learnt."""
+    layout: Literal["auto", "tree", "packed", "sorted"] = "auto"
+    """How rows lie in a pass: shared beginnings once, one after another, padded by length, or the cheapest of these."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in; weights, gradients and the optimiser's state are float32 in any case."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again in the backward pass instead of keeping what it computed: less memory, more time."""
+    offload_optimiser: bool = False
+    """Keep AdamW's state, between its steps, in main memory beside a GPU, or in a file below trainer.cache_dir."""
 
 
 class ActorConfig(OptimConfig):
@@ -331,6 +339,10 @@ class CriticConfig(OptimConfig):
 
     lr: float = Field(1e-3, gt=0)
     """Peak learning rate of AdamW."""
+    trunk: Literal["own", "actor"] = "own"
+    """A model of its own, or a head on the actor's: then both learn in one pass, with the actor's optimiser."""
+    coefficient: float = Field(0.5, gt=0)
+    """With trunk=actor: weight of the critic's loss beside the policy's."""
     value_clip: float = Field(0.5, gt=0)
     """Farthest a value may move from its old one in an update before its loss is clipped."""
 

@@ -247,7 +247,7 @@ class RayPPOTrainer:
         proven = assert_only_sampled_tokens_train(batch)
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
         metrics = {"actor/updated": 1.0, "actor/proven_tokens": float(proven)}
-        if self.roles.critic is not None:
+        if self.roles.critic is not None and self.roles.critic is not self.roles.actor:
             with timings.part("update_critic"):
                 metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
         with timings.part("update_actor"):

@@ -100,6 +100,7 @@ def reads(shared_place, tmp_path_factory):
         train(kl_in_loss)
         train(with_adapters)
         train(on_ray)
+        train(place.config(*short, "critic.trunk=actor", preset=place.ppo))
         read_as_vllm_starts(with_adapters)
     with recorded_reads() as read["eval"]:
         evaluate_model(kl_in_reward, str(run), "validation", None, None)
