@@ -449,6 +449,8 @@ class TrackingConfig(Config):
     """Training episodes written at each step; validation episodes always are."""
     tensorboard: bool = True
     """Write TensorBoard files."""
+    wandb: str | None = None
+    """Also log to this project of Weights & Biases; it takes the wandb package. null: do not."""
 
 
 class RunConfig(Config):
