@@ -15,10 +15,12 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from openmanus_rl.agent.strategies import STRATEGIES
 from openmanus_rl.algorithms.registry import ESTIMATORS, LOSSES, EstimatorEntry, LossEntry
 from openmanus_rl.config.load import section_by_name
 from openmanus_rl.config.schema import RunConfig
 
+STRATEGY = "rollout.validation_strategy"
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 BEGIN = "<!-- Made by scripts/make_config_reference.py from openmanus_rl/config/schema.py: do not edit below. -->"
 END = "<!-- The end of what the script made. -->"
@@ -46,6 +48,11 @@ def reference() -> str:
             parts.append(_table(f"`{name}`", section, f"{name}."))
         elif section := section_by_name(field.annotation):
             parts.append(_table(f"`{name}`", section, f"{name}.NAME."))
+    parts += [
+        _table(f"`{STRATEGY}_options` with `{STRATEGY}={name}`", strategy, f"{STRATEGY}_options.")
+        for name, strategy in STRATEGIES.items()
+        if strategy.model_fields
+    ]
     parts += [_options_table("estimator", "options", entry) for entry in ESTIMATORS.values() if _has_a_table(entry)]
     parts += [_options_table("loss", "loss_options", entry) for entry in LOSSES.values() if _has_a_table(entry)]
     return "\n".join(parts)

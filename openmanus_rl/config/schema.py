@@ -1,6 +1,6 @@
 """The one typed tree of a run. A field's docstring is its help; `openmanus-rl train --print-config` shows the tree."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -128,7 +128,7 @@ class AgentConfig(Config):
 
     template: str = "react"
     """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
-    max_turns: Annotated[int, Field(ge=1)] | dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]] = 16
+    max_turns: int | dict[int, int] = 16
     """Turns of an episode; or a schedule of them by training step, e.g. {0: 5, 100: 10}. Validation plays the most."""
     context: ContextConfig = ContextConfig()
     max_tokens_per_turn: int = Field(32, ge=1)
@@ -144,9 +144,11 @@ class AgentConfig(Config):
 
     @field_validator("max_turns")
     @classmethod
-    def _starts_with_the_run(cls, value: int | dict[int, int]) -> int | dict[int, int]:
-        if isinstance(value, dict) and (not value or min(value) > 1):
+    def _is_a_horizon(cls, value: int | dict[int, int]) -> int | dict[int, int]:
+        if isinstance(value, dict) and (not value or not 0 <= min(value) <= 1):
             raise ValueError("a schedule says how many turns there are from the first step on, e.g. {0: 5, 100: 10}")
+        if min(value.values() if isinstance(value, dict) else [value]) < 1:
+            raise ValueError("an episode has at least one turn")
         return value
 
     def max_turns_at(self, step: int | None = None) -> int:
