@@ -32,6 +32,9 @@ ENV_TO_TASK_CLASS: Mapping[str, type[Environment]] = ENVIRONMENTS
 
 Result = TypeVar("Result")
 
+_SESSIONS = itertools.count()
+"""Numbers the sessions of all agents: several may share an engine."""
+
 
 @dataclass(frozen=True)
 class RolloutLimits:
@@ -60,7 +63,6 @@ class OpenManusAgent:
         self.limits = limits
         self.rewards = rewards
         self.judge = judge
-        self._sessions = itertools.count()
         self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
@@ -222,7 +224,7 @@ class OpenManusAgent:
 
     async def _try(self, request: EpisodeRequest) -> Episode:
         failed = Episode(request.task, request.group, request.sample, request.seed)
-        session = f"episode-{next(self._sessions)}"
+        session = f"episode-{next(_SESSIONS)}"
         deadline = time.monotonic() + self.limits.episode_timeout
         try:
             async with asyncio.timeout(self.limits.episode_timeout):

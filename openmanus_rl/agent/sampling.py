@@ -57,8 +57,6 @@ def read(renderer: ChatRenderer, template: ActionTemplate, turn: Turn) -> None:
     turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
     if parsed.span is not None:
         turn.action_span = renderer.token_span(turn.token_ids, turn.text, *parsed.span)
-    if parsed.action is None and turn.finish == FinishReason.LENGTH:
-        turn.invalid_reason = f"{parsed.invalid_reason}; it was cut after {len(turn.token_ids)} tokens"
 
 
 def _complete(renderer: ChatRenderer, template: ActionTemplate, completion: Completion) -> tuple[Completion, str]:

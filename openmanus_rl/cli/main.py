@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, models, play, replay, train
+from openmanus_rl.cli import data, env, evaluation, models, plan, play, replay, train
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -19,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command(name="train")(train.train)
+app.command(name="plan")(plan.plan)
 app.command(name="sft")(train.sft)
 app.command(name="eval")(evaluation.evaluate)
 app.command(name="play")(play.play)

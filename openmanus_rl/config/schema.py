@@ -189,6 +189,8 @@ class RolloutConfig(Config):
     """Tasks drawn for a step."""
     group_size: int = Field(4, ge=1)
     """Episodes played per task; estimators that compare siblings need at least 2."""
+    ahead: int = Field(0, ge=0)
+    """Steps whose episodes are played while an earlier step trains; 0: playing and training take turns."""
     concurrency: int = Field(256, ge=1)
     """Episodes under way at once."""
     temperature: float = Field(1.0, ge=0)
@@ -333,7 +335,7 @@ class TrainerConfig(Config):
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
-    """Threads of torch in this process."""
+    """Threads of torch in this process; with rollout.ahead half of them train while the other half samples."""
     executor: Literal["inline", "ray"] = "inline"
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False

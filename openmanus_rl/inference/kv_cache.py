@@ -50,8 +50,7 @@ class SlotCache(Cache):
         super().__init__(layers=[])
         self._max_rows = max_rows
         self._max_length = max_length
-        self._rows = min(8, max_rows)
-        self._capacity = min(128, max_length)
+        self._rows, self._capacity = cache_shape(1, 1, max_rows, max_length)
         self._stores: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._placement: Placement | None = None
         self._row_index_R1: torch.Tensor | None = None
@@ -128,6 +127,11 @@ class SlotCache(Cache):
         larger = self._allocate(store)
         larger[: store.shape[0], :, : store.shape[2]] = store
         return larger
+
+
+def cache_shape(rows: int, length: int, max_rows: int, max_length: int) -> tuple[int, int]:
+    """The rows and positions that memory is taken for when `rows` rows of `length` positions are needed."""
+    return _doubled(min(8, max_rows), rows, max_rows), _doubled(min(128, max_length), length, max_length)
 
 
 def _doubled(size: int, needed: int, limit: int) -> int:

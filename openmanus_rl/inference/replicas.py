@@ -1,6 +1,7 @@
 """Several engines as one: an episode stays where its keys are, a new one goes where the fewest are."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,6 +15,7 @@ class ReplicatedEngine(InferenceEngine):
 
     An engine that raises `EngineLost` gets nothing more until `replace` puts another in its place. A request carries
     all its tokens, so what the lost one was asked for is asked of another; `EngineLost` is raised when none is left.
+    Requests may come from several threads, and so may a replacement.
     """
 
     def __init__(self, engines: Sequence[InferenceEngine]) -> None:
@@ -24,6 +26,8 @@ class ReplicatedEngine(InferenceEngine):
         self._places: dict[str, int] = {}
         """Which engine a session is on, until it is released."""
         self._version = engines[0].version
+        self._lock = threading.RLock()
+        """Held by whoever looks at or changes where sessions are."""
 
     @property
     def engines(self) -> list[InferenceEngine]:
@@ -45,9 +49,10 @@ class ReplicatedEngine(InferenceEngine):
 
     def replace(self, index: int, engine: InferenceEngine) -> None:
         """Put `engine`, which has the present weights, in the place of a lost one."""
-        self._forget_sessions(index)
-        self._engines[index] = engine
-        self._lost.discard(index)
+        with self._lock:
+            self._forget_sessions(index)
+            self._engines[index] = engine
+            self._lost.discard(index)
 
     async def generate(
         self,
@@ -59,10 +64,7 @@ class ReplicatedEngine(InferenceEngine):
         deadline: float | None = None,
     ) -> Completion:
         while True:
-            if session not in self._places:
-                self._places[session] = self._least_loaded()
-            index = self._places[session]
-            engine = self._engines[index]
+            index, engine = self._place_of(session)
             try:
                 return await engine.generate(prompt_ids, sampling, seed=seed, session=session, deadline=deadline)
             except EngineLost:
@@ -83,7 +85,8 @@ class ReplicatedEngine(InferenceEngine):
 
     def release(self, session: str) -> None:
         self._tell(session, lambda engine: engine.release(session))
-        self._places.pop(session, None)
+        with self._lock:
+            self._places.pop(session, None)
 
     async def update_weights(self, source: dict[str, torch.Tensor] | None, version: int) -> None:
         """To all at once. An engine that is lost on the way is left behind; it is an error if none is left."""
@@ -115,16 +118,22 @@ class ReplicatedEngine(InferenceEngine):
             raise EngineLost(f"none of {len(self._engines)} engines is left")
         return alive
 
-    def _least_loaded(self) -> int:
-        load = Counter(self._places.values())
-        return min(self._alive(), key=lambda index: load[index])
+    def _place_of(self, session: str) -> tuple[int, InferenceEngine]:
+        """Where the session is; a new one goes where the fewest are."""
+        with self._lock:
+            if session not in self._places:
+                load = Counter(self._places.values())
+                self._places[session] = min(self._alive(), key=lambda index: load[index])
+            index = self._places[session]
+            return index, self._engines[index]
 
     def _tell(self, session: str, message: Callable[[InferenceEngine], None]) -> None:
         """Pass on what concerns the session's engine; a session that is on none is no error."""
-        index = self._places.get(session)
-        if index is None:
-            return
-        engine = self._engines[index]
+        with self._lock:
+            index = self._places.get(session)
+            if index is None:
+                return
+            engine = self._engines[index]
         try:
             message(engine)
         except EngineLost:
@@ -132,9 +141,10 @@ class ReplicatedEngine(InferenceEngine):
 
     def _lose(self, index: int, engine: InferenceEngine) -> None:
         """`engine` may have been replaced since the call that failed began."""
-        if self._engines[index] is engine:
-            self._lost.add(index)
-            self._forget_sessions(index)
+        with self._lock:
+            if self._engines[index] is engine:
+                self._lost.add(index)
+                self._forget_sessions(index)
 
     def _forget_sessions(self, index: int) -> None:
         self._places = {session: place for session, place in self._places.items() if place != index}

@@ -94,6 +94,7 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
             "Set rollout.engine=embedded, or leave trainer.deterministic off.",
         )
+    _check_ahead(config)
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(
             f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "
@@ -103,3 +104,20 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     if config.rollout.temperature == 0:
         raise UserError("rollout.temperature=0 explores nothing, so nothing can be learnt.", "Set it to 1.0.")
     return config
+
+
+def _check_ahead(config: RunConfig) -> None:
+    """What is played ahead is played by older policies: the loss must know by how much, and no two runs are alike."""
+    ahead = f"rollout.ahead={config.rollout.ahead}"
+    if not config.rollout.ahead:
+        return
+    if config.trainer.deterministic:
+        raise UserError(
+            f"{ahead}: new weights reach episodes wherever they happen to be; trainer.deterministic=true cannot hold.",
+            "Set rollout.ahead=0, or leave trainer.deterministic off.",
+        )
+    if config.actor.proximal != "recompute" or config.algorithm.correction.kind == "none":
+        raise UserError(
+            f"{ahead} trains on tokens of older policies, which the loss must be corrected for.",
+            "Set actor.proximal=recompute and algorithm.correction.kind=token (or sequence).",
+        )

@@ -1,7 +1,10 @@
 """The processes of a run, the workers in them, and the engine that samples: in this process, or on Ray."""
 
+import copy
 from collections.abc import Callable, Coroutine, Set
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.distributed.processes import Processes, ThisProcess
@@ -42,8 +45,7 @@ class Crew:
 
     def sync_weights(self, run: Run, probe: list[int], version: int) -> float:
         """Give the engine the actor's weights as policy `version`; the largest log-prob gap on the probe."""
-        shared = self.roles.actor.local is not None and self.config.rollout.engine == "embedded"
-        run(self.engine.update_weights(None if shared else self.roles.actor.weights(), version))
+        run(self.engine.update_weights(None if self._shares_weights else self.roles.actor.weights(), version))
         # At temperature 1 whatever the rollout's is: the question is whether the weights are the same.
         expected = self.roles.actor.score(probe, 1.0)
         allowed = tolerance(self.config.rollout)
@@ -51,6 +53,12 @@ class Crew:
             largest_gap(run(engine.score(probe)), expected, allowed, name)
             for name, engine in self.engine.replicas.items()
         )
+
+    @property
+    def _shares_weights(self) -> bool:
+        """Whether the engine samples with the actor's own tensors: not while an update changes them under it."""
+        rollout = self.config.rollout
+        return self.roles.actor.local is not None and rollout.engine == "embedded" and not rollout.ahead
 
     def mend(self) -> None:
         """Bring back engines that were lost since the last call."""
@@ -88,7 +96,10 @@ class Crew:
 
     def _make_engine(self) -> InferenceEngine:
         if self.roles.actor.local is not None:
-            return make_engine(self.config, self.model_dir, self.roles.actor.local.model)
+            model = self.roles.actor.local.model
+            if self.config.rollout.ahead:  # actor and engine compute at once, each with half of the threads
+                torch.set_num_threads(max(1, self.config.trainer.threads // 2))
+            return make_engine(self.config, self.model_dir, model if self._shares_weights else copy.deepcopy(model))
         from openmanus_rl.distributed.ray_engine import RayRollout
 
         worker_cls = find_worker(self.config.trainer.workers.get("rollout", "rollout"))

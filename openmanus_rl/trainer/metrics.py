@@ -71,6 +71,13 @@ def batch_metrics(batch: DataProto) -> dict[str, float]:
     }
 
 
+def staleness_metrics(episodes: Sequence[Episode], version: int) -> dict[str, float]:
+    """How many versions behind `version`, which learns from them, the policies were that sampled the tokens."""
+    samples = [episode for episode in episodes if episode.stop_reason.is_sample]
+    behind = [version - sampled for episode in samples for turn in episode.turns for sampled in turn.versions]
+    return {"rollout/staleness_mean": mean(behind), "rollout/staleness_max": max(behind, default=0)}
+
+
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 

@@ -3,6 +3,7 @@
 It composes the rooms and knows no algorithm by name: what an estimator requires is asked of the registry.
 """
 
+import resource
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.data.sampler import Sampler
 from openmanus_rl.envs.base import stable_hash
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import InferenceEngine
@@ -30,12 +32,13 @@ from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
+from openmanus_rl.trainer.ahead import Rollout, StepsAhead
 from openmanus_rl.trainer.canary import probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import Inputs, make_sampler
-from openmanus_rl.trainer.metrics import episode_metrics
+from openmanus_rl.trainer.metrics import episode_metrics, staleness_metrics
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, write_state
@@ -49,6 +52,8 @@ class RayPPOTrainer:
     roles: Roles
     engine: InferenceEngine
     agent: OpenManusAgent
+    steps_ahead: StepsAhead | None
+    """Plays while this process trains, with `rollout.ahead`."""
     probe: list[int]
     """Tokens on which engine and trainer must agree after each change of the weights."""
 
@@ -83,7 +88,13 @@ class RayPPOTrainer:
         tokenizer = load_tokenizer(self.inputs.model_dir)
         self.crew = Crew(self.config, self.inputs.model_dir, self.requires, self.console.note)
         self.roles, self.engine = self.crew.roles, self.crew.engine
-        self.agent = make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+
+        def new_agent() -> OpenManusAgent:
+            return make_agent(self.config, self.engine, tokenizer, self.env_urls, self.rewards)
+
+        self.agent = new_agent()
+        ahead, steps = self.config.rollout.ahead, self.config.trainer.steps
+        self.steps_ahead = StepsAhead(new_agent, self._play_with, ahead, steps) if ahead else None
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
@@ -125,7 +136,7 @@ class RayPPOTrainer:
         with self._finish_the_step_when_interrupted():
             while not self.finished and not self.stop_requested:
                 timings = Timings()
-                step_metrics = self._train_step(timings)
+                step_metrics = self.train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
                     with timings.part("testing"):
                         step_metrics |= self._validate().metrics()
@@ -149,16 +160,17 @@ class RayPPOTrainer:
 
     def close(self) -> None:
         """End the engine, the agent's connections and the workers' processes."""
+        if self.steps_ahead is not None:
+            self.steps_ahead.stop()
         self.agent.run(self.engine.close())
         self.agent.close()
         self.crew.close()
 
-    def _train_step(self, timings: Timings) -> dict[str, float]:
+    def train_step(self, timings: Timings) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
         config, step = self.config, self.progress.step + 1
         with timings.part("step"):
-            with timings.part("gen"):
-                batch, episodes, metrics = play_step(self.agent, self.sampler, self.inputs.train, config, step)
+            batch, episodes, metrics = self._play(step, timings)
             batch, credit_metrics = assign_credit(
                 batch, self.roles, config.algorithm, config.actor, self.kl_control, timings
             )
@@ -166,20 +178,25 @@ class RayPPOTrainer:
             self.progress.step = step
             with timings.part("update_weights"):
                 metrics |= self._sync_weights()
+        timings.seconds["other"] = timings.rest_of("step", *(["gen"] if self.steps_ahead is not None else []))
         tokens = sum(episode.sampled_tokens for episode in episodes)
         self.progress.episodes += len(episodes)
         self.progress.sampled_tokens += tokens
         self.progress.train_seconds += timings.seconds["step"]
         self._note_failures(episodes)
         metrics |= episode_metrics(episodes)
-        all_tokens = sum(len(segment.ids) for episode in episodes for segment in episode.segments)
+        lengths = [len(segment.ids) for episode in episodes for segment in episode.segments]
         metrics |= {
             "training/epoch": self.sampler.epoch,
             "training/seconds": self.progress.train_seconds,
-            "perf/total_num_tokens": all_tokens,
-            "perf/throughput": all_tokens / timings.seconds["step"],
+            "perf/total_num_tokens": sum(lengths),
+            "perf/max_num_tokens": max(lengths, default=0),
+            "perf/throughput": sum(lengths) / timings.seconds["step"],
+            "perf/max_rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
             "perf/sampled_tokens_per_second": tokens / timings.seconds["gen"],
         }
+        if self.steps_ahead is not None:
+            metrics |= staleness_metrics(episodes, step - 1)
         self._log_sample(episodes, step)
         self.console.step(
             StepReport(
@@ -192,6 +209,19 @@ class RayPPOTrainer:
             )
         )
         return metrics
+
+    def _play(self, step: int, timings: Timings) -> Rollout:
+        """The step's episodes: played now or, with `rollout.ahead`, since an earlier step."""
+        if self.steps_ahead is None:
+            with timings.part("gen"):
+                return self._play_with(self.agent, self.sampler, step)
+        with timings.part("waiting"):
+            played = self.steps_ahead.take(step, self.sampler)
+        timings.seconds["gen"] = played.seconds
+        return played.result
+
+    def _play_with(self, agent: OpenManusAgent, sampler: Sampler, step: int) -> Rollout:
+        return play_step(agent, sampler, self.inputs.train, self.config, step)
 
     def _update(self, batch: DataProto, step: int, timings: Timings) -> dict[str, float]:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
@@ -238,7 +268,10 @@ class RayPPOTrainer:
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""
         self.crew.mend()
-        return {"rollout/canary_gap": self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)}
+        gap = self.crew.sync_weights(self.agent.run, self.probe, self.progress.step)
+        if self.steps_ahead is not None:
+            self.steps_ahead.policy_is(self.progress.step)
+        return {"rollout/canary_gap": gap}
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.finished

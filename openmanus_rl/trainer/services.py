@@ -18,6 +18,11 @@ class Services:
         """By the world's name."""
         self._servers = servers
 
+    @property
+    def pids(self) -> list[int]:
+        """The servers of this run."""
+        return [pid for servers in self._servers.values() for pid in servers.pids]
+
     @contextmanager
     def blamed_for_failures(self) -> Iterator[None]:
         """If the work of the block cannot go on and all servers of a world have ended, say that in its place."""

@@ -21,6 +21,12 @@ class Timings:
         finally:
             self.seconds[name] += time.monotonic() - began
 
+    def rest_of(self, whole: str, *beside: str) -> float:
+        """Seconds of a part that lie in no other part; those named `beside` do not lie within it."""
+        return self.seconds[whole] - sum(
+            seconds for name, seconds in self.seconds.items() if name not in (whole, *beside)
+        )
+
     def metrics(self) -> dict[str, float]:
         """`timing_s/<part>` for each part so far."""
         return {f"timing_s/{name}": seconds for name, seconds in self.seconds.items()}

@@ -1,6 +1,7 @@
 """Whole runs on Ray: the same bits as in this process, sharded ranks, and a run that survives the death of a rank."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,19 @@ def test_two_ranks_and_engines_in_a_pool_of_their_own_train_as_one_run(place, ra
     assert metrics["episode/count"] == 8
 
 
+def test_a_run_that_plays_ahead_goes_on_when_one_of_its_engines_dies(place, ray_here):
+    pools = ["cluster.pools.sampling.ranks_per_node=2", "cluster.pools.sampling.cpus_per_rank=0.5"]
+    ahead = ["rollout.ahead=1", "actor.proximal=recompute", "algorithm.correction.kind=token"]
+    dying = f"trainer.workers.rollout={HERE / 'dying_workers.py'}:DyingRollout"
+    run = train(place.config(*ON_RAY, *pools, "cluster.roles.rollout=sampling", *ahead, dying, "trainer.steps=8"))
+    assert steps_of(run) == list(range(9))
+    assert Path(os.environ["OPENMANUS_TEST_TOMBSTONE"]).with_name("dead engine").exists()
+    lines = json_lines(run / "metrics.jsonl")[1:]
+    assert all(line["episode/count"] == 8 and line["rollout/canary_gap"] < 1e-3 for line in lines)
+    assert {line["rollout/staleness_max"] for line in lines} == {0, 1}
+    assert len(drawn_tasks(run, range(1, 9))) == 32
+
+
 def test_a_rank_that_dies_costs_a_restart_from_the_last_checkpoint_and_nothing_else(place, ray_here):
     dying = f"trainer.workers.actor={HERE / 'dying_workers.py'}:DyingActor"
     run = train(place.config(*ON_RAY, dying, "trainer.steps=4", "trainer.save_every=2"))
@@ -69,8 +83,6 @@ def test_a_rank_that_dies_costs_a_restart_from_the_last_checkpoint_and_nothing_e
 
 
 def test_without_restarts_left_the_loss_ends_the_run_with_what_to_do(place, ray_here, tmp_path, monkeypatch):
-    import os
-
     Path(os.environ["OPENMANUS_TEST_TOMBSTONE"]).unlink(missing_ok=True)
     dying = f"trainer.workers.actor={HERE / 'dying_workers.py'}:DyingActor"
     with pytest.raises(UserError, match=r"trainer\.max_restarts"):

@@ -49,6 +49,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl replay .*": [],
     r"openmanus-rl sft .*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
+    r"openmanus-rl plan( .*)?": TINY_RUN,
     r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
@@ -85,6 +86,12 @@ COVERED = {
     r"python bench/credit\.py": "tests/algorithms/test_credit_benches.py::test_the_bench_of_credit_runs",
     r"python bench/estimators\.py.*": "tests/algorithms/test_credit_benches.py::test_the_bench_of_estimators_runs",
     r"python bench/engine\.py": "tests/docs/test_docs.py::test_the_engine_bench_runs",
+    r"python bench/async_training\.py": (
+        "tests/trainer/test_async_figures.py::test_a_step_takes_as_long_as_the_longer_of_playing_and_training"
+    ),
+    r"python bench/async_training\.py --success": (
+        "tests/trainer/test_async_figures.py::test_playing_ahead_learns_as_well_as_taking_turns"
+    ),
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
