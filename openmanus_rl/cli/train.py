@@ -1,4 +1,4 @@
-"""`openmanus-rl train` and `openmanus-rl sft`."""
+"""`openmanus-rl train`."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from openmanus_rl.cli.presets import choose_preset, flag_overrides, value_of
 from openmanus_rl.cli.view import page_beside
-from openmanus_rl.config.effect import check_used
+from openmanus_rl.config.effect import refuse_other_verbs
 from openmanus_rl.config.load import config_to_yaml, override_keys
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the config.")]
@@ -42,6 +42,7 @@ def train(
     Ctrl-C finishes the step, saves, and exits with code 130. trainer.resume=RUN goes on with that run and its config.
     """
     words = flag_overrides(env_name, num_servers, base_port, data_dir, model, exp_name_suffix) + (overrides or [])
+    refuse_other_verbs(override_keys(words), "train")
     resumed = value_of("trainer.resume", words)
     goes_on = config is None and resumed not in (None, "auto", "never")
     preset = None if goes_on else choose_preset(config, algorithm or "grpo", words)
@@ -57,25 +58,3 @@ def train(
 
     with page_beside(Path(resolved.trainer.runs_dir)) if view else nullcontext():
         run(resolved, preset)
-
-
-def sft(
-    output: Annotated[Path, typer.Option("--output", help="Where the model is written.")],
-    overrides: Overrides = None,
-    config: Preset = None,
-    env_name: EnvName = None,
-    data_dir: DataDir = None,
-    model: Model = None,
-    demonstrations: Annotated[
-        Path | None, typer.Option("--data", help="Parquet with AgentTraj conversations. Default: the expert plays.")
-    ] = None,
-) -> None:
-    """Supervised fine-tuning on demonstrations; the loss is on the assistant's tokens only."""
-    words = flag_overrides(env_name, None, None, data_dir, model, None) + (overrides or [])
-    check_used(override_keys(words), "sft --data" if demonstrations else "sft")
-    words.append("warm_start.enabled=true")
-    preset = choose_preset(config, "grpo", words)
-    from openmanus_rl.trainer.checked_config import load_checked_config
-    from openmanus_rl.trainer.inputs import fine_tune_to
-
-    fine_tune_to(load_checked_config(preset, words), output, demonstrations, typer.echo)

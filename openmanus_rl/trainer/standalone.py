@@ -34,6 +34,7 @@ from openmanus_rl.trainer.checked_config import load_run_config
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import prepare_tasks
 from openmanus_rl.trainer.services import environment_servers
+from openmanus_rl.trainer.side_run import MODEL
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def _measure(
 def _weights(model: str) -> str:
     """The model directory that a run, a checkpoint or a model directory means."""
     path = Path(model)
+    if (path / MODEL).is_dir():  # what sft, evolve and dpo leave
+        return str(path / MODEL)
     if RunPaths(path).config.is_file() and RunPaths(path).checkpoints.is_dir():
         checkpoint = latest_checkpoint(RunPaths(path).checkpoints)
         if checkpoint is None:

@@ -49,6 +49,7 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
     r"openmanus-rl episodes .*": [],
+    r"openmanus-rl sft --data runs.*": ["trainer.threads=1"],
     r"openmanus-rl sft (?!--data solved).*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl plan( .*)?": TINY_RUN,
@@ -101,6 +102,12 @@ COVERED = {
         "tests/trainer/test_async_figures.py::test_playing_ahead_learns_as_well_as_taking_turns"
     ),
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
+    r"openmanus-rl evolve .*": (
+        "tests/trainer/test_self_improvement.py::test_a_stopped_evolution_goes_on_with_the_round_it_stood_in"
+    ),
+    r"openmanus-rl dpo .*": (
+        "tests/trainer/test_self_improvement.py::test_dpo_makes_a_model_that_prefers_what_succeeded"
+    ),
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",
