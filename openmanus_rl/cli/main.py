@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, export, improve, models, plan, play, replay, train
+from openmanus_rl.cli import data, env, episodes, evaluation, export, improve, models, plan, play, replay, train, view
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -27,6 +27,8 @@ app.command(name="eval")(evaluation.evaluate)
 app.command(name="export")(export.export)
 app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
+app.command(name="view")(view.view)
+app.add_typer(episodes.app, name="episodes")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")

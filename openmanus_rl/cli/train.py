@@ -1,11 +1,13 @@
 """`openmanus-rl train`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from openmanus_rl.cli.presets import choose_preset, flag_overrides, value_of
+from openmanus_rl.cli.view import page_beside
 from openmanus_rl.config.effect import refuse_other_verbs
 from openmanus_rl.config.load import config_to_yaml, override_keys
 
@@ -18,6 +20,7 @@ BasePort = Annotated[int | None, typer.Option("--base_port", help="Port of the f
 DataDir = Annotated[str | None, typer.Option("--data_dir", help="Where the task files are, or will be made.")]
 Model = Annotated[str | None, typer.Option("--model", help="Hugging Face directory or hub id. Default: tiny.")]
 Suffix = Annotated[str | None, typer.Option("--exp_name_suffix", help="Appended to the run directory's name.")]
+View = Annotated[bool, typer.Option("--view", help="Serve the page of the runs beside it, and say where.")]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and stop.")]
 
 
@@ -31,6 +34,7 @@ def train(
     data_dir: DataDir = None,
     model: Model = None,
     exp_name_suffix: Suffix = None,
+    view: View = False,
     print_config: PrintConfig = False,
 ) -> None:
     """Train an agent; an unfinished run of the same config goes on where it stopped.
@@ -52,4 +56,5 @@ def train(
         return
     from openmanus_rl.trainer.run import train as run
 
-    run(resolved)
+    with page_beside(Path(resolved.trainer.runs_dir)) if view else nullcontext():
+        run(resolved, preset)

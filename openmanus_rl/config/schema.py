@@ -61,8 +61,6 @@ class TinyModelConfig(Config):
     """Width of the feed-forward layer."""
     vocab_size: int = Field(512, ge=300)
     """Largest vocabulary of the tokenizer that is trained on the world's text."""
-    copying: bool = False
-    """The upper half of the attention layers begins by passing on the tokens it looks at: copying is learnt sooner."""
 
 
 class LoraConfig(Config):
@@ -503,6 +501,8 @@ class TrackingConfig(Config):
     """Training episodes written at each step; validation episodes always are."""
     tensorboard: bool = True
     """Write TensorBoard files."""
+    wandb: str | None = None
+    """Also log to this project of Weights & Biases; it takes the wandb package. null: do not."""
 
 
 class RunConfig(Config):

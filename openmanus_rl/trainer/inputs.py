@@ -209,7 +209,6 @@ def _build_tiny(config: RunConfig, demonstrations: list[Demonstration], director
         heads=tiny.heads,
         intermediate_size=tiny.intermediate_size,
         vocab_size=tiny.vocab_size,
-        copying=tiny.copying,
         max_positions=config.model.max_context,
     )
     build_tiny_model(directory, texts(demonstrations), spec, config.trainer.seed)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.agent.transcripts import demonstrations_of
 from openmanus_rl.config.load import override_keys
@@ -145,7 +146,8 @@ def _measure(
         finally:
             agent.run(engine.close())  # where it was used: connections belong to an event loop
     if episodes_dir is not None:
-        EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
+        details = RecordDetails(rewards, agent.player.renderer.pieces)
+        EpisodeLog(episodes_dir, details).write("validation", 0, evaluation.episodes)
     return evaluation
 
 
