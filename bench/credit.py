@@ -72,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for name, part in by_estimator.items():
         show(f"advantages by {name}", part, seconds)
     turns = many_turns()
-    print(f"{'gigpo on 16,384 turns':34s} {1000 * best(lambda: compute_advantage(turns, 'gigpo')):8.1f} ms")
+    print(f"{'gigpo on 16,384 turns':38s} {1000 * best(lambda: compute_advantage(turns, 'gigpo')):8.1f} ms")
 
 
 def best(work: Callable[[], object]) -> float:
@@ -86,7 +86,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def show(name: str, part: float, whole: float) -> None:
-    print(f"{name:34s} {1000 * part:8.1f} ms  {100 * part / whole:6.3f} %")
+    print(f"{name:38s} {1000 * part:8.1f} ms  {100 * part / whole:6.3f} %")
 
 
 def useless_groups(rows: DataProto) -> None:

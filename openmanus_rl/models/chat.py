@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.data.messages import Message
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.pieces import token_pieces
 
 _MARK = re.compile("\ue000(\\d+)\ue001")
 _THOUGHT = "\ue002"
@@ -100,6 +101,8 @@ class ChatRenderer:
             "|".join(f"{blanks[t.lstrip]}({re.escape(t.content)}){blanks[t.rstrip]}" for _, t in specials) or "(?!)"
         )
         self.pad_token_id: int = cast(int, tokenizer.pad_token_id)
+        self.pieces = token_pieces(tokenizer)
+        """Token ids to the text that each adds, for whoever looks at them."""
         self._token_texts: dict[int, str] = {}
         self._after_answer: dict[str, _AfterAnswer] = {}
         self.end_of_turn_id: int = self._after(observation_role).closing[-1]

@@ -45,8 +45,6 @@ class TinyModelSpec:
     vocab_size: int = 512
     """Largest vocabulary; a world with few words needs fewer tokens, and gets no more."""
     max_positions: int = 1024
-    copying: bool = False
-    """Whether the upper half of the layers begins by copying; see `_begin_by_copying`."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % (2 * self.heads):
@@ -121,22 +119,7 @@ def random_model(spec: TinyModelSpec, tokenizer: PreTrainedTokenizerFast, seed: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
-    if spec.copying:
-        _begin_by_copying(model)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
     )
     return model
-
-
-@torch.no_grad()
-def _begin_by_copying(model: LlamaForCausalLM) -> None:
-    """Let the upper half of the layers write the tokens they attend to into the stream as they are.
-
-    Mimetic initialisation (Trockman and Kolter 2023) of values and outputs: with tied embeddings a token that is looked
-    at becomes likely at once, whichever it is. What remains to be learnt is where to look.
-    """
-    layers = model.model.layers
-    for layer in layers[len(layers) // 2 :]:
-        torch.nn.init.eye_(layer.self_attn.v_proj.weight)
-        torch.nn.init.eye_(layer.self_attn.o_proj.weight)

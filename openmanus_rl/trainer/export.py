@@ -66,7 +66,7 @@ A language-model agent trained by reinforcement learning with OpenManus-RL.
 
 | | |
 |---|---|
-| world | `{config.env.name}`{f" with {config.env.options}" if config.env.options else ""} |
+| played | {", ".join(_world(world.name, world.options) for world in config.worlds)} |
 | algorithm | `{config.algorithm.estimator}` |
 | started from | {_origin(config)} |
 | weights | {_weights(config, adapters, merged)} |
@@ -115,6 +115,10 @@ def _chosen(run: Path, source: Path, best: bool) -> Checkpoint:
     if found is None:
         raise UserError(f"{run} has no checkpoint yet.", "Let the run reach its first one (trainer.save_every).")
     return found
+
+
+def _world(name: str, options: dict[str, Any]) -> str:
+    return f"`{name}`" + (f" with {options}" if options else "")
 
 
 def _origin(config: RunConfig) -> str:

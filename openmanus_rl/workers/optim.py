@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Set
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from openmanus_rl.config.schema import OptimConfig
+from openmanus_rl.workers.offload import bring_back, put_away
 from openmanus_rl.workers.sharding import whole
 
 STEPS, LR_SCALE, ADAMW = "schedule/steps", "schedule/lr_scale", "adamw/"
@@ -16,10 +18,12 @@ STEPS, LR_SCALE, ADAMW = "schedule/steps", "schedule/lr_scale", "adamw/"
 class Optimiser:
     """Clips, steps and schedules what trains of a model, sharded or not; its state is part of a checkpoint."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig, total_steps: int) -> None:
+    def __init__(self, model: nn.Module, config: OptimConfig, total_steps: int, scratch: Path = Path(".cache")) -> None:
+        """`scratch` is where AdamW's state is with `offload_optimiser` and no GPU."""
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.parameters = list(self.weights.values())
         self.grad_clip = config.grad_clip
+        self.scratch = scratch if config.offload_optimiser else None
         self.lr_scale = 1.0
         """A factor on the schedule's learning rate: what the guard took back, if it did."""
         self.adamw = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
@@ -43,10 +47,18 @@ class Optimiser:
             self.adamw.zero_grad(set_to_none=True)
             raise FloatingPointError(f"the gradient is not finite (norm {float(norm)}): nothing was updated")
         nn.utils.clip_grads_with_norm_(self.parameters, self.grad_clip, norm)
-        self.adamw.step()
+        self._step()
         self.adamw.zero_grad(set_to_none=True)
         self.schedule.step()
         return float(norm)
+
+    def _step(self) -> None:
+        if self.scratch is None:
+            self.adamw.step()
+            return
+        bring_back(self.adamw.state)
+        self.adamw.step()
+        put_away(self.adamw.state, self.scratch)
 
     @property
     def lr(self) -> float:

@@ -38,7 +38,7 @@ def test_the_bench_of_credit_runs(tmp_path, capsys):
     places = [f"data.dir={tmp_path / 'data'}", f"trainer.cache_dir={tmp_path / 'cache'}"]
     bench.main(["--steps", "1", *TINY, *places])
     printed = capsys.readouterr().out
-    shares = {line[:34].strip(): line[34:].split() for line in printed.splitlines() if line.endswith("%")}
+    shares = {line[:38].strip(): line[38:].split() for line in printed.splitlines() if line.endswith("%")}
     assert {"rewards", "KL in the reward", "groups", "advantages", "all of credit"} <= set(shares)
     assert {f"advantages by {name}" for name in built_in()} <= set(shares)
     parts = sum(float(shares[part][0]) for part in ("rewards", "KL in the reward", "groups", "advantages"))

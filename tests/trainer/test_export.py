@@ -35,7 +35,7 @@ def test_a_run_is_exported_as_a_plain_directory_with_a_card(cli, grpo_run, tmp_p
     after = summary["success_after"]
     for expected in (
         "# my-agent",
-        "| world | `maze` with {'size': 3} |",
+        "| played | `maze` with {'size': 3} |",
         "| algorithm | `grpo` |",
         "| checkpoint | step 3 of 3 |",
         f"| trained on | {summary['episodes']} episodes of 64 tasks",

@@ -239,6 +239,7 @@ def test_metrics_are_means_over_the_tokens_however_they_are_batched(model_dir, b
         for tokens in (8192, 100)
     )
     assert one.keys() == many.keys()
+    assert one.pop("perf/token_reuse") > 0, "which is about how they are batched"
     for name, value in one.items():
         assert many[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 

@@ -55,6 +55,8 @@ def close(one, other, tolerance):
 def same_metrics(one, other):
     assert one.keys() == other.keys()
     for name, value in one.items():
+        if name == "perf/token_reuse":
+            continue  # two ranks have fewer rows each to share beginnings
         # A token at the edge of the clip may be counted by rounding.
         tolerance = 0.03 if name.endswith("clipfrac") else 1e-5
         assert other[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
