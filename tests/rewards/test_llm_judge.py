@@ -72,7 +72,8 @@ def test_the_judge_sees_the_episode_and_its_score_is_the_reward(endpoint, monkey
     monkeypatch.setenv(KEY_VARIABLE, "secret")
     endpoint.answers = [(200, said("It walked. Score: 0.2\nNo, rather\nScore: 0.75"))]
     episode = played()
-    assert endpoint.manager()(episode) == [[(1, 0.75)]]
+    (on_tokens,) = endpoint.manager()(episode)
+    assert sum(reward for _, reward in on_tokens) == 0.75
     assert episode.scores == {"score": 0.75}
     (request,) = endpoint.requests
     assert request["path"] == "/v1/chat/completions"
