@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -322,7 +323,13 @@ def _plain_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[i
     plain.encode_special_tokens = True
     plain.no_padding()
     plain.no_truncation()
-    return lambda text: plain.encode(text, add_special_tokens=False).ids
+
+    # The episodes of a group have the same prompt and see much the same: half of all texts were encoded before.
+    @lru_cache(maxsize=1024)
+    def encode(text: str) -> tuple[int, ...]:
+        return tuple(plain.encode(text, add_special_tokens=False).ids)
+
+    return lambda text: list(encode(text))
 
 
 def _plain_decoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[list[int]], str]:
