@@ -261,8 +261,8 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
-    failure_budget: float = Field(0.5, ge=0)
-    """Failed tries, as a share of the episodes to be played, above which the run stops and says why."""
+    failure_budget: float = Field(1.5, ge=0)
+    """Failed tries, relative to the episodes to be played, above which the run stops; a lost server costs up to 1."""
     oversample: int = Field(0, ge=0)
     """Episodes of a task beyond group_size; when group_size have ended the rest are aborted, so short ones win."""
     refills: int = Field(0, ge=0)

@@ -104,12 +104,13 @@ def reads(shared_place, tmp_path_factory):
         train(on_ray)
         train(place.config(*short, "critic.trunk=actor", preset=place.ppo))
         read_as_vllm_starts(with_adapters)
-    with recorded_reads() as read["eval"]:
-        evaluate_model(kl_in_reward, str(run), "validation", None, None)
-        read_as_vllm_starts(kl_in_reward)
-        with live_app(Starlette(routes=[Route("/v1/chat/completions", answer_up, methods=["POST"])])) as url:
-            words = ["rollout.engine=endpoint", f"rollout.endpoint.url={url}/v1", "rollout.endpoint.model=any"]
-            evaluate_endpoint(place.config(*short, *words), "validation", None, None, None)
+    with live_app(Starlette(routes=[Route("/v1/chat/completions", answer_up, methods=["POST"])])) as url:
+        words = ["rollout.engine=endpoint", f"rollout.endpoint.url={url}/v1", "rollout.endpoint.model=any"]
+        at_endpoint = place.config(*short, *words)
+        with recorded_reads() as read["eval"]:
+            evaluate_model(kl_in_reward, str(run), "validation", None, None)
+            read_as_vllm_starts(kl_in_reward)
+            evaluate_endpoint(at_endpoint, "validation", None, None, None)
     tuned = place.config(*short, *adapters, "warm_start.enabled=true", "warm_start.validation_share=0.2")
     with recorded_reads() as read["sft"]:
         run_sft(tuned, here / "sft")
