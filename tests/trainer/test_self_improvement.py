@@ -26,7 +26,7 @@ def played(item: int, *texts: str, success: bool = True, score: float = 1.0) -> 
     for text in texts:
         ids = [ord(letter) % 40 for letter in text]
         segment.turns.append(Turn(len(segment.ids), ids, [0.0] * len(ids), [0] * len(ids), text, text, None, None))
-        segment.ids += [*ids, 7]
+        segment.ids.extend([*ids, 7])
     task = Task("maze", f"maze_{item}")
     return Episode(task, item, 0, 0, [segment], StopReason.DONE, success, scores={"score": score})
 
