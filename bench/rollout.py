@@ -34,7 +34,7 @@ SIGMA = 1.0
 """Of the log-normal latency: of 256 steps the slowest takes about ten times the mean."""
 
 
-def measure_latency(episodes: int = 256, turns: int = 12, turn_seconds: float = 0.15) -> None:
+def measure_latency(episodes: int = 256, turns: int = 24, turn_seconds: float = 0.12) -> None:
     """Episodes with slow worlds, against the same in lock-step and against what nothing could beat."""
     _, renderer = tiny_model(32)
     engine = PacedEngine(renderer.answer_ids("Action: open"), turn_seconds)
