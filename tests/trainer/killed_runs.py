@@ -71,7 +71,7 @@ def _in_the_first_save() -> None:
 def _in_an_episode() -> None:
     from openmanus_rl.agent import play
 
-    kill_at(play, "_append_observation", nth=60)
+    kill_at(play, "_start", nth=45)
 
 
 def _while_credit_is_given() -> None:
