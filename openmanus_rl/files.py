@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_ASIDE = ".writing"
+
 
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
@@ -18,7 +20,7 @@ def written_aside(target: Path) -> Iterator[Path]:
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.writing")
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{_ASIDE}")
     try:
         yield aside
         _flush_tree(aside)
@@ -40,6 +42,21 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` by `value` as readable JSON."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what a kill left of files and directories that were being written aside, below `directory`."""
+    for path in list(directory.rglob(f".*{_ASIDE}")):
+        _remove(path)
+
+
+def drop_cut_off_line(path: Path) -> None:
+    """What is appended to a file of lines must not continue the line that a kill cut off."""
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
 
 
 def _replace_directory(aside: Path, target: Path) -> None:

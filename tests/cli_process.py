@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
@@ -35,16 +35,18 @@ class Result(NamedTuple):
 
 
 class CliProcess:
-    """`openmanus-rl …`, running."""
+    """`openmanus-rl …`, running; `prepare` is called in its process before."""
 
-    def __init__(self, arguments: Sequence[str], home: Path, stdin: str = "") -> None:
+    def __init__(
+        self, arguments: Sequence[str], home: Path, stdin: str = "", prepare: Callable[[], None] | None = None
+    ) -> None:
         self.arguments = arguments
         home.mkdir(parents=True, exist_ok=True)
         number = len(list(home.glob("*.out")))
         self._out, self._err = home / f"{number}.out", home / f"{number}.err"
         given = home / f"{number}.in"
         given.write_text(stdin)
-        call = (list(arguments), str(given), str(self._out), str(self._err), os.getcwd())
+        call = (list(arguments), str(given), str(self._out), str(self._err), os.getcwd(), prepare)
         self.process: BaseProcess = _FORKS.Process(target=_run, args=call)
         self.process.start()
 
@@ -79,7 +81,9 @@ class CliProcess:
             self.process.join()
 
 
-def _run(arguments: list[str], stdin: str, out: str, err: str, directory: str) -> None:
+def _run(
+    arguments: list[str], stdin: str, out: str, err: str, directory: str, prepare: Callable[[], None] | None
+) -> None:
     """In the new process: take the files for the standard streams, then be the command."""
     for descriptor, path, flags in ((0, stdin, os.O_RDONLY), (1, out, _WRITE), (2, err, _WRITE)):
         opened = os.open(path, flags)
@@ -90,6 +94,8 @@ def _run(arguments: list[str], stdin: str, out: str, err: str, directory: str) -
     os.setpgid(0, 0)
     faulthandler.register(signal.SIGUSR1)
     sys.argv = ["openmanus-rl", *arguments]
+    if prepare is not None:
+        prepare()
     from openmanus_rl.cli.main import main
 
     main()

@@ -70,7 +70,7 @@ class Window:
         if len(kept) == len(line.shown):
             return False  # nothing could be left out
         start = kept[0].start
-        history = line.segment.ids[start:] + line.observation_ids(turn, line.seen)
+        history = [*line.segment.ids[start:], *line.observation_ids(turn, line.seen)]
         gone = len(line.episode.turns) - len(kept)
         opening = f"{line.first_observation}\n\n{left_out(gone)}\n\n{kept[0].seen}"
         line.open_segment(opening, history, [replace(shown, start=shown.start - start) for shown in kept])

@@ -3,6 +3,8 @@
 Token in, token out: a segment is one growing list of token ids; text is decoded for the world and never encoded back.
 """
 
+from array import array
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -28,17 +30,20 @@ class StopReason(StrEnum):
     ENGINE_FAILURE = "engine_failure"
     REWARD_FAILURE = "reward_failure"
     """The score function raised, and the policy for that is to count the episode as failed."""
+    DEADLINE = "deadline"
+    """The episode took longer than it may."""
     ABORTED = "aborted"
+    """It was not needed any more: enough of its group had ended, or a budget is spent. It is not played again."""
 
     @classmethod
     def failures(cls) -> "list[StopReason]":
-        """The ends that make an episode no sample."""
-        return [reason for reason in cls if not reason.is_sample]
+        """The ends by which something went wrong; such an episode is no sample."""
+        return [reason for reason in cls if reason in _FAILURES]
 
     @property
     def is_sample(self) -> bool:
         """Whether the episode may be trained on and counted: a failed episode is not a sample."""
-        return self not in _FAILURES
+        return self not in _FAILURES and self is not StopReason.ABORTED
 
     @property
     def bootstraps(self) -> bool:
@@ -52,19 +57,24 @@ _FAILURES = {
     StopReason.ENV_TIMEOUT,
     StopReason.ENGINE_FAILURE,
     StopReason.REWARD_FAILURE,
-    StopReason.ABORTED,
+    StopReason.DEADLINE,
 }
 
 
-@dataclass
+@dataclass(slots=True)
 class Turn:
-    """One thought and action of the agent, and what the world made of it."""
+    """One thought and action of the agent, and what the world made of it.
+
+    Thousands of finished episodes wait for their step's update, so numbers of tokens are kept as arrays of 4 bytes
+    each, whatever sequence they are given as.
+    """
 
     start: int
     """Where this turn's sampled tokens begin in its segment."""
-    token_ids: list[int]
-    log_probs: list[float]
-    versions: list[int]
+    token_ids: Sequence[int]
+    log_probs: Sequence[float]
+    """Empty, as `versions`, where a model was reached as text only; then nothing can be trained on the turn."""
+    versions: Sequence[int]
     text: str
     action: str | None
     invalid_reason: str | None
@@ -82,21 +92,30 @@ class Turn:
     generate_seconds: float = 0.0
     env_seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.token_ids = array("i", self.token_ids)
+        self.log_probs = array("f", self.log_probs)
+        self.versions = array("i", self.versions)
+
     @property
     def end(self) -> int:
         return self.start + len(self.token_ids)
 
 
-@dataclass
+@dataclass(slots=True)
 class Segment:
     """One growing token list; the first `prompt_length` tokens are the prompt."""
 
-    ids: list[int]
+    ids: MutableSequence[int]
+    """An array, as in a turn."""
     prompt_length: int
     turns: list[Turn] = field(default_factory=list)
     summary: Turn | None = None
     """What the model wrote at the segment's end for the next one to begin with; it is no turn, for it did nothing."""
     trains_summary: bool = False
+
+    def __post_init__(self) -> None:
+        self.ids = array("i", self.ids)
 
     @property
     def sampled(self) -> list[Turn]:
@@ -109,7 +128,7 @@ class Segment:
         return self.sampled if self.trains_summary else self.turns
 
 
-@dataclass
+@dataclass(slots=True)
 class Episode:
     """A task played once: its segments (one, unless the context was cut), and how it ended."""
 

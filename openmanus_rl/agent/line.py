@@ -18,6 +18,8 @@ from openmanus_rl.envs.base import stable_hash
 from openmanus_rl.envs.client.base import Handle
 from openmanus_rl.inference.base import FinishReason, SamplingParams
 
+_CUT_OFF = {FinishReason.ABORTED: StopReason.ABORTED, FinishReason.DEADLINE: StopReason.DEADLINE}
+
 
 @dataclass
 class Shown:
@@ -128,9 +130,9 @@ class Line:
         if not purpose:
             self.segment.turns.append(turn)
             self.shown.append(Shown(turn.start, self.seen))
-        if finish in (FinishReason.ABORTED, FinishReason.DEADLINE):
+        if finish in _CUT_OFF:
             self.episode.failure = f"generation ended by {finish}"
-            self._end(StopReason.ABORTED)
+            self._end(_CUT_OFF[finish])
             return None
         if finish is FinishReason.CONTEXT:
             self._end(StopReason.CONTEXT_FULL)

@@ -1,25 +1,23 @@
 """`OpenManusAgent`: many episodes at once over many sessions, and their way into a `DataProto`."""
 
 import asyncio
-import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import uvloop
 
-from openmanus_rl.agent.episode import Episode, StopReason
-from openmanus_rl.agent.play import EngineFailure, EpisodeRequest, Player, play_episode
+from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
 from openmanus_rl.agent.records import write_episodes
 from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
 from openmanus_rl.agent.rows import episodes_to_rows, objects
+from openmanus_rl.agent.schedule import RolloutLimits, play_requests
 from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Environment, Task, stable_hash
-from openmanus_rl.envs.client.base import EnvFailure, EnvTimeout
 from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
 from openmanus_rl.errors import UserError
 from openmanus_rl.protocol import DataProto
@@ -31,18 +29,6 @@ ENV_TO_TASK_CLASS: Mapping[str, type[Environment]] = ENVIRONMENTS
 
 
 Result = TypeVar("Result")
-
-_SESSIONS = itertools.count()
-"""Numbers the sessions of all agents: several may share an engine."""
-
-
-@dataclass(frozen=True)
-class RolloutLimits:
-    """How many episodes run at once, how long one may take, and how often a failed one starts afresh."""
-
-    concurrency: int = 256
-    episode_timeout: float = 300.0
-    retries: int = 2
 
 
 class OpenManusAgent:
@@ -71,19 +57,24 @@ class OpenManusAgent:
 
         A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`.
         Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
-        there, one JSON object a line.
+        there, one JSON object a line. Once `meta_info["enough"]` episodes of a task are samples, the rest is aborted.
         """
-        results = [_result(episode) for episode in self.play(self._requests(gen_batch, global_steps))]
+        requests = self._requests(gen_batch, global_steps)
+        results = [_result(episode) for episode in self.play(requests, enough=gen_batch.meta_info.get("enough"))]
         if output_dir is not None:
             episodes = [result["episode"] for result in results]
             write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes, self.rewards)
         return self._convert_rollout_results_to_dataproto(results, gen_batch)
 
     def play(
-        self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None = None
+        self,
+        requests: Sequence[EpisodeRequest],
+        on_end: Callable[[Episode], None] | None = None,
+        enough: int | None = None,
     ) -> list[Episode]:
-        """Play all requests, telling `on_end` of each as it ends; results come in the order of the requests."""
-        return self.run(self._play_all(requests, on_end))
+        """Play all requests as `play_requests` does."""
+        play = partial(play_episode, self.player)
+        return self.run(play_requests(play, requests, self.limits, judge=self.judge, on_end=on_end, enough=enough))
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run asynchronous work, such as a weight update of the engine, on the agent's event loop."""
@@ -191,62 +182,14 @@ class OpenManusAgent:
         ids = [token for token in instruction_ids.flatten().tolist() if token != renderer.pad_token_id]
         return Task(self.player.env_name, item_id, prompt=renderer.decode(ids))
 
-    async def _play_all(
-        self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None
-    ) -> list[Episode]:
-        free = asyncio.Semaphore(self.limits.concurrency)
 
-        async def play_one(request: EpisodeRequest) -> Episode:
-            async with free:
-                episode = await self._play_with_retries(request)
-            if self.judge is not None and episode.stop_reason.is_sample:
-                await self.judge(episode)
-            if on_end is not None:
-                on_end(episode)
-            return episode
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(play_one(request)) for request in requests]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors  # a user's mistake is shown as one, not as a group of them
-        return [task.result() for task in tasks]
-
-    async def _play_with_retries(self, request: EpisodeRequest) -> Episode:
-        """Play until it is a sample or the retries are spent; each try has a session and a deadline of its own."""
-        failed_tries: list[StopReason] = []
-        while True:
-            episode = await self._try(request)
-            episode.failed_tries = failed_tries
-            if episode.stop_reason.is_sample or len(failed_tries) == self.limits.retries:
-                return episode
-            failed_tries.append(episode.stop_reason)
-
-    async def _try(self, request: EpisodeRequest) -> Episode:
-        failed = Episode(request.task, request.group, request.sample, request.seed)
-        session = f"episode-{next(_SESSIONS)}"
-        deadline = time.monotonic() + self.limits.episode_timeout
-        try:
-            async with asyncio.timeout(self.limits.episode_timeout):
-                return await play_episode(self.player, request, session, deadline)
-        except EnvTimeout as error:
-            failed.stop_reason, failed.failure = StopReason.ENV_TIMEOUT, str(error)
-        except EnvFailure as error:
-            failed.stop_reason, failed.failure = StopReason.ENV_FAILURE, str(error)
-        except TimeoutError:
-            failed.stop_reason = StopReason.ABORTED
-            failed.failure = f"the episode took longer than {self.limits.episode_timeout:g} s"
-        except EngineFailure as error:
-            failed.stop_reason, failed.failure = StopReason.ENGINE_FAILURE, str(error)
-        return failed
-
-
-def generation_batch(tasks: Sequence[Task], seed: int, temperature: float) -> DataProto:
+def generation_batch(tasks: Sequence[Task], seed: int, temperature: float, enough: int | None = None) -> DataProto:
     """Tasks as the input of `run_llm_loop`, with the run's seed and the sampling temperature.
 
-    Rows with the same item id are one group: `generation_batch(…).repeat(n)` plays each task n times.
+    Rows with the same item id are one group: `generation_batch(…).repeat(n)` plays each task n times, or until
+    `enough` of its episodes are samples.
     """
-    meta_info = {"seed": seed, "temperature": temperature}
+    meta_info = {"seed": seed, "temperature": temperature, "enough": enough}
     return DataProto.from_dict(non_tensors={"task": objects(list(tasks))}, meta_info=meta_info)
 
 

@@ -10,7 +10,7 @@ from openmanus_rl.config.schema import AgentConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.client.base import EnvironmentClient
 from openmanus_rl.inference.base import InferenceEngine
-from openmanus_rl.models.chat import ChatRenderer
+from openmanus_rl.models.plain_chat import Renderer
 
 CUT_MARK = " … "
 """Stands where the middle of a long observation was cut."""
@@ -38,7 +38,7 @@ class Player:
     config: AgentConfig
     template: ActionTemplate
     """For every world that has none of its own in `templates`."""
-    renderer: ChatRenderer
+    renderer: Renderer
     engine: InferenceEngine
     client: EnvironmentClient
     max_context: int

@@ -102,8 +102,8 @@ def _turn_from_dict(turn: Mapping[str, Any], segment: Mapping[str, Any]) -> Turn
     return Turn(
         start=turn["start"],
         token_ids=segment["ids"][sampled],
-        log_probs=segment["log_probs"][sampled],
-        versions=segment["versions"][sampled],
+        log_probs=[value for value in segment["log_probs"][sampled] if value is not None],
+        versions=[value for value in segment["versions"][sampled] if value is not None],
         text=turn["text"],
         action=turn["action"],
         invalid_reason=turn["invalid_reason"],
@@ -142,8 +142,9 @@ def _segment_to_dict(segment: Segment, on_tokens: Sequence[tuple[int, float]]) -
             raise ValueError(f"the turn at {turn.start} was not sampled where its segment says")
         trains = turn is not segment.summary or segment.trains_summary
         mask[sampled] = [int(trains)] * len(turn.token_ids)
-        log_probs[sampled] = turn.log_probs
-        versions[sampled] = turn.versions
+        if turn.log_probs:
+            log_probs[sampled] = turn.log_probs
+            versions[sampled] = turn.versions
     return {
         "prompt_length": segment.prompt_length,
         "ids": segment.ids,

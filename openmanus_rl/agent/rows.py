@@ -11,6 +11,7 @@ import torch
 
 from openmanus_rl.agent.episode import Episode, Segment
 from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
+from openmanus_rl.errors import UserError
 from openmanus_rl.protocol import DataProto
 
 
@@ -21,6 +22,13 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
         raise ValueError(f"a failed episode is not a sample: {failed[0].task.item_id} ended by {failed[0].stop_reason}")
     if chosen := [episode.task.item_id for episode in episodes if episode.chosen]:
         raise ValueError(f"the turns of {chosen[0]} were chosen among several: they are no sample of the policy")
+    if text_only := [one for one in episodes if any(turn.token_ids and not turn.log_probs for turn in one.turns)]:
+        raise UserError(
+            f"{text_only[0].task.item_id} was played with a model that gives text, no tokens with log-probs: "
+            "it cannot be trained on.",
+            "Train on tokens of an engine (rollout.engine=embedded or vllm), or fine-tune on the text "
+            "(openmanus-rl eval --endpoint URL --demonstrations FILE, then openmanus-rl sft --data FILE).",
+        )
     rows = [
         (index, number, episode, segment, segment_rewards)
         for index, episode in enumerate(episodes)
@@ -81,8 +89,11 @@ def episodes_to_rows(episodes: Sequence[Episode], pad_token_id: int, rewards: To
     )
 
 
-def assert_only_sampled_tokens_train(batch: DataProto) -> None:
-    """Law 2, proven on the batch before every update: the tokens under the mask are those the engine returned."""
+def assert_only_sampled_tokens_train(batch: DataProto) -> int:
+    """Law 2, proven on the batch before every update: the tokens under the mask are those the engine returned.
+
+    Of how many tokens it was proven.
+    """
     mask = batch.batch["response_mask"].bool()
     responses = batch.batch["input_ids"][:, -mask.shape[1] :]  # what the workers read
     for row, sampled in enumerate(batch.non_tensor_batch["sampled_ids"]):
@@ -92,6 +103,7 @@ def assert_only_sampled_tokens_train(batch: DataProto) -> None:
                 f"row {row} ({batch.non_tensor_batch['item_id'][row]}) would train on {len(trained)} tokens that are "
                 f"not the {len(sampled)} sampled ones: the response mask or the token ids are wrong"
             )
+    return int(mask.sum())
 
 
 def _sampled_ids(segment: Segment) -> list[int]:

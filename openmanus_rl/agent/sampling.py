@@ -7,7 +7,7 @@ from openmanus_rl.agent.player import Player
 from openmanus_rl.agent.templates import ActionTemplate
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, EngineLost, FinishReason, SamplingParams
-from openmanus_rl.models.chat import ChatRenderer
+from openmanus_rl.models.plain_chat import Renderer
 
 
 class EngineFailure(Exception):
@@ -51,7 +51,7 @@ async def sample(
     return turn, completion.finish_reason
 
 
-def read(renderer: ChatRenderer, template: ActionTemplate, turn: Turn) -> None:
+def read(renderer: Renderer, template: ActionTemplate, turn: Turn) -> None:
     """Note what the template finds in the answer, and the tokens that it stands on."""
     parsed = template.parse(turn.text)
     turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
@@ -59,7 +59,7 @@ def read(renderer: ChatRenderer, template: ActionTemplate, turn: Turn) -> None:
         turn.action_span = renderer.token_span(turn.token_ids, turn.text, *parsed.span)
 
 
-def _complete(renderer: ChatRenderer, template: ActionTemplate, completion: Completion) -> tuple[Completion, str]:
+def _complete(renderer: Renderer, template: ActionTemplate, completion: Completion) -> tuple[Completion, str]:
     """The completion up to where the template says that an answer is complete, and its text.
 
     Whether it ends at a token depends only on the tokens up to it, so what is kept is a sample of the policy that stops

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, models, plan, play, replay, train
+from openmanus_rl.cli import data, env, evaluation, export, models, plan, play, replay, train
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -22,6 +22,7 @@ app.command(name="train")(train.train)
 app.command(name="plan")(plan.plan)
 app.command(name="sft")(train.sft)
 app.command(name="eval")(evaluation.evaluate)
+app.command(name="export")(export.export)
 app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
 app.add_typer(env.app, name="env")

@@ -1,8 +1,9 @@
 """`openmanus-rl play`: be the agent yourself."""
 
 import sys
+from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,11 @@ from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.envs.service.app import describe_world
 from openmanus_rl.errors import UserError
 
+if TYPE_CHECKING:
+    from openmanus_rl.agent.templates import ActionTemplate
+    from openmanus_rl.data.messages import Message
+    from openmanus_rl.models.chat import ChatRenderer
+
 ASK_EXPERT = "?"
 
 
@@ -19,16 +25,31 @@ def play(
     name: WorldName = "maze",
     number: Annotated[int, typer.Option("--task", min=0, help="Which training task.")] = 0,
     options: WorldOptions = "{}",
+    template: Annotated[
+        str | None, typer.Option(help="Sit in for the agent: see its prompts, and answer as this action template says.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="With --template: show prompts as this model directory's chat template writes them."),
+    ] = None,
 ) -> None:
-    """Play a world by hand: one action a line, ? for the expert's, Ctrl-D to stop."""
+    """Play a world by hand: one action a line, ? for the expert's, Ctrl-D to stop.
+
+    With --template you see what an agent sees and answer as it would; an empty line ends an answer.
+    """
     world, chosen = environment_class(name), read_options(options)
     describe_world(world, chosen)  # refuses options that it does not have
     item_id = next(islice(world.item_ids("train", **chosen), number, None), None)
     if item_id is None:
         raise UserError(f"{name} has no training task {number}.", "Tasks count from 0; choose a smaller --task.")
+    if model is not None and template is None:
+        raise UserError("--model shows an agent's prompts, and --template is not given.", "Add --template react.")
     environment = world(**chosen)
     try:
-        _play(environment, Task(name, item_id))
+        if template is None:
+            _play(environment, Task(name, item_id))
+        else:
+            _sit_in(environment, Task(name, item_id), template, model)
     finally:
         environment.close()
 
@@ -42,8 +63,7 @@ def _play(environment: Environment, task: Task) -> None:
         typer.echo("> ", nl=False)
         line = sys.stdin.readline()
         if not line:
-            typer.echo(f"\nstopped, return {episode_return:+.2f}")
-            return
+            return _say_stopped(episode_return)
         action = line.strip()
         if action == ASK_EXPERT:
             typer.echo(f"the expert says: {environment.expert_action() or 'nothing, it knows no action here'}")
@@ -54,10 +74,98 @@ def _play(environment: Environment, task: Task) -> None:
         typer.echo(f"reward {result.reward:+.2f}")
         if result.done:
             _show(environment, observation.text)
-            typer.echo(f"{'success' if result.success else 'no success'}, return {episode_return:+.2f}")
-            return
+            return _say_end(result.success, episode_return)
+
+
+def _sit_in(environment: Environment, task: Task, template_name: str, model: str | None) -> None:
+    """The agent's loop with a person in the model's place: the same prompts, the same reading of the answer."""
+    from openmanus_rl.agent.templates import find_template
+
+    template = find_template(template_name)
+    prompts = _Prompts(template, model)
+    observation = environment.reset(task)
+    prompts.open(template.opening(environment.instructions(), observation.text))
+    episode_return = 0.0
+    while True:
+        answer = _read_answer()
+        if answer is None:
+            return _say_stopped(episode_return)
+        if answer.strip() == ASK_EXPERT:
+            action = environment.expert_action()
+            typer.echo(
+                f"the expert would write:\n{template.render(action)}" if action else "the expert knows no action"
+            )
+            continue
+        end = template.answer_end(answer)
+        parsed = template.parse(answer[:end])
+        if parsed.action is None:
+            typer.echo(f"=> not readable: {parsed.invalid_reason}")
+            prompts.append(template.complaint(parsed.invalid_reason or ""))
+            continue
+        result = environment.step(parsed.action)
+        episode_return += result.reward
+        typer.echo(f"=> read as {parsed.kind}: {parsed.action}\n=> reward {result.reward:+.2f}")
+        if result.done:
+            typer.echo(result.observation.text)
+            return _say_end(result.success, episode_return)
+        prompts.append(result.observation.text)
+
+
+class _Prompts:
+    """Shows what is new in the agent's prompt: as messages, or in the words of a model's chat template."""
+
+    def __init__(self, template: "ActionTemplate", model: str | None) -> None:
+        self._role = template.observation_role
+        self._renderer = None if model is None else _renderer(model, template)
+
+    def open(self, messages: "Sequence[Message]") -> None:
+        if self._renderer is None:
+            for message in messages:
+                self._say(message["role"], message["content"])
+        else:
+            self._show(self._renderer, self._renderer.prompt_ids(messages))
+
+    def append(self, observation: str) -> None:
+        if self._renderer is None:
+            self._say(self._role, observation)
+        else:
+            self._show(self._renderer, self._renderer.append_ids(False, observation))
+
+    def _say(self, role: str, content: str) -> None:
+        typer.echo(f"[{role}]\n{content}\n")
+
+    def _show(self, renderer: "ChatRenderer", ids: Sequence[int]) -> None:
+        typer.echo(f"{renderer.decode(ids)}\n=> {len(ids)} tokens")
+
+
+def _renderer(model: str, template: "ActionTemplate") -> "ChatRenderer":
+    from openmanus_rl.models.chat import ChatRenderer
+    from openmanus_rl.models.load import load_tokenizer
+
+    return ChatRenderer(load_tokenizer(model), observation_role=template.observation_role)
+
+
+def _read_answer() -> str | None:
+    """Lines up to an empty one; None where the input ends."""
+    typer.echo("> ", nl=False)
+    lines: list[str] = []
+    for line in sys.stdin:
+        if not line.strip():
+            break
+        lines.append(line.rstrip("\n"))
+        if lines == [ASK_EXPERT]:
+            break
+    return "\n".join(lines) if lines else None
 
 
 def _show(environment: Environment, observation: str) -> None:
     picture = environment.render()
     typer.echo(f"{picture}\n{observation}" if picture else observation)
+
+
+def _say_stopped(episode_return: float) -> None:
+    typer.echo(f"\nstopped, return {episode_return:+.2f}")
+
+
+def _say_end(success: bool, episode_return: float) -> None:
+    typer.echo(f"{'success' if success else 'no success'}, return {episode_return:+.2f}")

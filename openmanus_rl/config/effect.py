@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Set
 from fnmatch import fnmatch
 
-from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.config.schema import OptimConfig, RunConfig
 from openmanus_rl.errors import UserError
 
 
@@ -66,9 +66,11 @@ USED_BY = {
         "agent.*",
         "rollout.engine",
         "rollout.vllm.*",
+        "rollout.endpoint.*",
         "rollout.concurrency",
         "rollout.episode_timeout",
         "rollout.retries",
+        "rollout.failure_budget",
         "rollout.validation_*",
         "algorithm.reward_*",
         "trainer.cache_dir",
@@ -81,6 +83,14 @@ USED_BY = {
 """The keys that each verb beside `train` reads."""
 
 
+_OWN_TRUNK = "set critic.trunk=own"
+
+
+def _given_by_the_actor() -> list[str]:
+    """The critic's keys that are the actor's where both are one model."""
+    return [f"critic.{name}" for name in OptimConfig.model_fields]
+
+
 def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]]:
     """Patterns of keys without effect, the reason, and what would give them one."""
     estimator = f"algorithm.estimator={config.algorithm.estimator}"
@@ -90,6 +100,13 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
         remedy = "choose an estimator with a critic (gae, turn_gae)"
         rules.append(("critic.*", f"{estimator} trains no critic", remedy))
         rules.append(("algorithm.bootstrap_cut_episodes", f"{estimator} trains no critic", remedy))
+    elif config.critic.trunk == "actor":
+        for key in _given_by_the_actor():
+            rules.append((key, "critic.trunk=actor: the critic learns with the actor's optimiser", _OWN_TRUNK))
+    else:
+        rules.append(
+            ("critic.coefficient", "critic.trunk=own: the critic's loss is by itself", "set critic.trunk=actor")
+        )
     if kl.where == "none":
         for name in ("kind", "coefficient", "target", "horizon"):
             rules.append((f"algorithm.kl.{name}", "algorithm.kl.where=none", "set algorithm.kl.where=reward or loss"))
@@ -113,6 +130,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
     if config.rollout.engine != "vllm":
         rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
+    if config.rollout.engine != "endpoint":
+        rules.append(("rollout.endpoint.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=endpoint"))
+    if config.agent.program is not None:
+        for name in ("template", "max_turns", "context.*", "max_observation_tokens", "invalid_*"):
+            reason = f"agent.program={config.agent.program} decides what is said"
+            rules.append((f"agent.{name}", reason, "remove agent.program"))
     if not config.model.lora.rank:
         for name in ("alpha", "dropout", "target_modules"):
             rules.append((f"model.lora.{name}", "model.lora.rank=0: there are no adapters", "set model.lora.rank"))
@@ -134,6 +157,12 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
             for name in ("num_servers", "base_port"):
                 reason = f"{section}.urls names servers that run already"
                 rules.append((f"{section}.{name}", reason, f"remove {section}.urls"))
+    if config.guard.action == "off":
+        for name in ("sensitivity", "patience", "history", "least_history"):
+            rules.append((f"guard.{name}", "guard.action=off", "set guard.action=warn, stop or rollback"))
+    if config.guard.action != "rollback":
+        for name in ("lr_factor", "max_rollbacks"):
+            rules.append((f"guard.{name}", f"guard.action={config.guard.action}", "set guard.action=rollback"))
     return rules
 
 

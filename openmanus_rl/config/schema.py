@@ -126,6 +126,8 @@ class ContextConfig(Config):
 class AgentConfig(Config):
     """How the agent talks to a model and a world."""
 
+    program: str | None = None
+    """An agent written elsewhere that plays in the place of ours (docs/rollout.md), as module:function; unset: ours."""
     template: str = "react"
     """Action template (docs/agent.md): how a thought and an action are written and read; your own as module:name."""
     max_turns: int | dict[int, int] = 16
@@ -177,12 +179,30 @@ class VllmConfig(Config):
     """Share of a GPU's memory that vLLM may take."""
 
 
+class EndpointConfig(Config):
+    """A model behind an OpenAI-compatible endpoint (rollout.engine=endpoint), for evaluation and demonstrations."""
+
+    url: str = ""
+    """Its address up to /v1, e.g. http://127.0.0.1:8000/v1."""
+    model: str = ""
+    """The model's name there."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; it may be unset for an endpoint that wants none."""
+    timeout: float = Field(120.0, gt=0)
+    """Seconds to wait for one answer."""
+    tries: int = Field(5, ge=1)
+    """Calls for one answer: after no answer, status 429 or 5xx it is asked again, after a pause that doubles."""
+    token_budget: int | None = Field(None, ge=1)
+    """Tokens, as the endpoint counts them, after which no more is asked; unset: no limit."""
+
+
 class RolloutConfig(Config):
     """How episodes are played for one training step."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: an engine on torch that shares the actor's weights where it can, or vLLM."""
+    engine: Literal["embedded", "vllm", "endpoint"] = "embedded"
+    """What samples: an engine on torch, on the actor's own weights where it can; vLLM; in eval only, an endpoint."""
     vllm: VllmConfig = VllmConfig()
+    endpoint: EndpointConfig = EndpointConfig()
     canary_tolerance: float | None = Field(None, gt=0)
     """Largest difference of log-probs between engine and trainer after a sync; unset: 1e-3, or 0.5 below float32."""
     tasks_per_step: int = Field(32, ge=1)
@@ -205,6 +225,10 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
+    failure_budget: float = Field(0.5, ge=0)
+    """Failed tries, as a share of the episodes to be played, above which the run stops and says why."""
+    oversample: int = Field(0, ge=0)
+    """Episodes of a task beyond group_size; when group_size have ended the rest are aborted, so short ones win."""
     refills: int = Field(0, ge=0)
     """Times in a step that groups whose episodes all did equally well are replaced by other tasks (DAPO)."""
 
@@ -289,6 +313,14 @@ class OptimConfig(Config):
     """Optimiser steps in one pass."""
     micro_batch_tokens: int = Field(8192, ge=1)
     """Tokens, padding included, in one forward and backward pass; it bounds memory, not what is learnt."""
+    layout: Literal["auto", "tree", "packed", "sorted"] = "auto"
+    """How rows lie in a pass: shared beginnings once, one after another, padded by length, or the cheapest of these."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What matrices are multiplied in; weights, gradients and the optimiser's state are float32 in any case."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again in the backward pass instead of keeping what it computed: less memory, more time."""
+    offload_optimiser: bool = False
+    """Keep AdamW's state, between its steps, in main memory beside a GPU, or in a file below trainer.cache_dir."""
 
 
 class ActorConfig(OptimConfig):
@@ -305,6 +337,10 @@ class CriticConfig(OptimConfig):
 
     lr: float = Field(1e-3, gt=0)
     """Peak learning rate of AdamW."""
+    trunk: Literal["own", "actor"] = "own"
+    """A model of its own, or a head on the actor's: then both learn in one pass, with the actor's optimiser."""
+    coefficient: float = Field(0.5, gt=0)
+    """With trunk=actor: weight of the critic's loss beside the policy's."""
     value_clip: float = Field(0.5, gt=0)
     """Farthest a value may move from its old one in an update before its loss is clipped."""
 
@@ -331,7 +367,7 @@ class TrainerConfig(Config):
     save_every: int = Field(10, ge=1)
     """Steps between checkpoints."""
     keep_checkpoints: int = Field(2, ge=1)
-    """Checkpoints kept."""
+    """Newest checkpoints kept; the best by validation success stays beside them."""
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
     threads: int = Field(2, ge=1)
@@ -340,6 +376,8 @@ class TrainerConfig(Config):
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False
     """The same bits from the same seed: also after a resume, and on Ray with one rank."""
+    max_logprob_gap: float = Field(0.5, gt=0)
+    """Mean difference of the engine's and the trainer's log-probs of a step's tokens above which the run stops."""
     max_restarts: int = Field(3, ge=0)
     """With executor=ray: how often a run that lost a process goes on from its last checkpoint by itself."""
     workers: dict[str, str] = Field(default_factory=dict)
@@ -377,6 +415,31 @@ class ClusterConfig(Config):
     """Seconds to wait for room in the cluster, also after a node was lost."""
 
 
+class GuardConfig(Config):
+    """What watches a run for collapse, against the run's own history."""
+
+    action: Literal["off", "warn", "stop", "rollback"] = "warn"
+    """On collapse: nothing is watched; it is said; the run ends; it goes back to the last good checkpoint."""
+    sensitivity: float = Field(8.0, gt=0)
+    """How many of its usual spreads a metric may be from its usual value."""
+    patience: int = Field(2, ge=1)
+    """Steps that it may stay outside before that is a collapse."""
+    history: int = Field(20, ge=1)
+    """Healthy steps that say what is usual."""
+    least_history: int = Field(5, ge=1)
+    """Healthy steps before history is judged by; limits beyond all measure hold from the first step."""
+    lr_factor: float = Field(0.1, gt=0, lt=1)
+    """With rollback: what the actor's learning rate is multiplied by."""
+    max_rollbacks: int = Field(3, ge=1)
+    """With rollback: how often; the next collapse ends the run."""
+
+    @field_validator("action", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        """YAML takes a bare `off` for false."""
+        return "off" if value is False else value
+
+
 class TrackingConfig(Config):
     """What a run writes down beside its metrics."""
 
@@ -402,6 +465,7 @@ class RunConfig(Config):
     critic: CriticConfig = CriticConfig()
     trainer: TrainerConfig = TrainerConfig()
     cluster: ClusterConfig = ClusterConfig()
+    guard: GuardConfig = GuardConfig()
     tracking: TrackingConfig = TrackingConfig()
 
     @field_validator("envs")

@@ -1,5 +1,7 @@
 """What a worker group runs on: processes that are numbered, and in which several roles can live side by side."""
 
+import asyncio
+import inspect
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -42,9 +44,10 @@ class ThisProcess:
 
     def call(self, role: str, method: str, per_rank: Sequence[Arguments]) -> list[Any]:
         workers = self._workers[role][: len(per_rank)]
-        return [
+        answers = [
             getattr(worker, method)(*placed, **named) for worker, (placed, named) in zip(workers, per_rank, strict=True)
         ]
+        return [asyncio.run(answer) if inspect.iscoroutine(answer) else answer for answer in answers]
 
     def local(self, role: str) -> Any | None:
         return self._workers[role][0]

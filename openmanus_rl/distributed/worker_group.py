@@ -9,7 +9,7 @@ import numpy as np
 from openmanus_rl.distributed.processes import Processes
 from openmanus_rl.protocol import DataProto, DataProtoError
 from openmanus_rl.protocol.concat import concat_meta_info
-from openmanus_rl.workers.balance import balanced_shares, token_costs
+from openmanus_rl.workers.balance import shares
 from openmanus_rl.workers.dispatch import Dispatch
 
 Worker = TypeVar("Worker")
@@ -64,6 +64,5 @@ def _divided(data: DataProto, ranks: int) -> tuple[list[DataProto], np.ndarray]:
     """The rows of each rank, and where they stood: equal work where a row's tokens are known, else equal counts."""
     if data.batch is None or "attention_mask" not in data.batch:
         return data.chunk(ranks), np.arange(len(data))
-    shares = balanced_shares(token_costs(data), ranks)
-    parts = [data.select_idxs(np.array(share, dtype=np.int64)) for share in shares]
-    return parts, np.concatenate([np.array(share, dtype=np.int64) for share in shares])
+    divided = [np.array(share, dtype=np.int64) for share in shares(data, ranks)]
+    return [data.select_idxs(share) for share in divided], np.concatenate(divided)

@@ -26,6 +26,7 @@ from openmanus_rl.inference.deterministic import FixedShapeScheduler
 from openmanus_rl.inference.requests import check_request
 from openmanus_rl.inference.scheduler import Scheduler
 from openmanus_rl.inference.sessions import Request
+from openmanus_rl.models.attention import IN_BLOCKS
 from openmanus_rl.models.lora import is_adapter, named_for_module
 
 
@@ -280,7 +281,7 @@ def _context_of(model: torch.nn.Module) -> int:
     unusual = set(get_layer_types_and_kwargs(config)[0]) - {"full_attention"}
     if unusual:
         raise UserError(f"the embedded engine cannot run {kind}: it has {', '.join(sorted(unusual))} layers", hint)
-    if config._attn_implementation not in ("sdpa", "eager"):
+    if config._attn_implementation not in ("sdpa", "eager", IN_BLOCKS):
         raise UserError(
             f"the embedded engine cannot run {kind} with attention {config._attn_implementation!r}",
             "Load the model with attn_implementation='sdpa'.",

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.inference.embedded import EmbeddedEngine
+from openmanus_rl.inference.endpoint import not_for_training
 from openmanus_rl.inference.vllm_engine import VllmEngine
 from openmanus_rl.models.load import has_adapters, load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.lora import add_adapters
@@ -21,6 +22,8 @@ def make_engine(config: RunConfig, model_dir: str, model: PreTrainedModel | None
 
     The embedded one has room for every episode that may be under way, and shares the weights of `model` if it is given.
     """
+    if config.rollout.engine == "endpoint":
+        raise not_for_training()
     if config.rollout.engine == "vllm":
         return VllmEngine(model_dir, config)
     return EmbeddedEngine(

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
-from openmanus_rl.models.forward import check_head
+from openmanus_rl.models.head import check_head
 from openmanus_rl.models.packaged import CACHE_DIR, model_source
 
 # Its bars for files that load in milliseconds would stand between the lines of a run.

@@ -65,14 +65,27 @@ def adapters_off(model: PreTrainedModel) -> Iterator[None]:
 @contextmanager
 def dropout_on(model: PreTrainedModel) -> Iterator[None]:
     """Within it the adapters drop some of their inputs; the model itself never drops any."""
+    with _dropping(model, True):
+        yield
+
+
+@contextmanager
+def dropout_off(model: PreTrainedModel) -> Iterator[None]:
+    """Within it, inside `dropout_on`, they drop none."""
+    with _dropping(model, False):
+        yield
+
+
+@contextmanager
+def _dropping(model: PreTrainedModel, drop: bool) -> Iterator[None]:
     dropouts = [layer.lora_dropout for layer in _adapted_layers(model)]
     for dropout in dropouts:
-        dropout.train()
+        dropout.train(drop)
     try:
         yield
     finally:
         for dropout in dropouts:
-            dropout.eval()
+            dropout.train(not drop)
 
 
 def is_adapter(name: str) -> bool:

@@ -10,20 +10,35 @@ from transformers import AutoModel, PreTrainedModel
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
+from openmanus_rl.models.forward import hidden_states
+from openmanus_rl.models.layout import Tokens
 
 HEAD_FILE = "value_head.safetensors"
 
 
+class ValueHead(nn.Linear):
+    """From hidden states to values. It starts at zero: before it has learnt, every state is worth nothing."""
+
+    def __init__(self, trunk: PreTrainedModel) -> None:
+        super().__init__(trunk.config.get_text_config().hidden_size, 1, device=trunk.device, dtype=torch.float32)
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, hidden_ND: Tensor) -> Tensor:
+        """N values in float32, whatever the trunk computes in."""
+        with torch.autocast(hidden_ND.device.type, enabled=False):
+            return super().forward(hidden_ND.float()).squeeze(-1)
+
+
 class ValueModel(nn.Module):
-    """A trunk and a linear head that starts at zero: before it has learnt, every state is worth nothing."""
+    """A trunk and its head."""
 
     def __init__(self, trunk: PreTrainedModel) -> None:
         super().__init__()
         self.trunk = trunk
-        width = trunk.config.get_text_config().hidden_size
-        self.head = nn.Linear(width, 1, device=trunk.device, dtype=torch.float32)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = ValueHead(trunk)
 
     @classmethod
     def from_causal_lm(cls, model: PreTrainedModel) -> "ValueModel":
@@ -53,13 +68,10 @@ class ValueModel(nn.Module):
             self.trunk.save_pretrained(aside, state_dict=_part(state, "trunk."))
             save_file(_part(state, "head."), aside / HEAD_FILE)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> Tensor:
-        """The value at each token, [rows, tokens] in float32."""
-        hidden_RTD = self.trunk(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
-        ).last_hidden_state
-        values_RT: Tensor = self.head(hidden_RTD.float()).squeeze(-1)
-        return values_RT
+    def forward(self, tokens: Tokens) -> Tensor:
+        """The value at each place, in float32."""
+        values: Tensor = self.head(hidden_states(self.trunk, tokens))
+        return values
 
 
 def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,16 +1,19 @@
 """Checkpoints that are whole or not there: a kill at any moment leaves one that loads.
 
 `CheckpointStore` writes them for the run that owns the directory; `latest_checkpoint` only reads.
-What a checkpoint holds is the caller's business. A manifest with the size and checksum of every file proves it whole.
+What a checkpoint holds is the caller's business. A manifest with the size and checksum of every file proves it whole,
+and says which run it is of and what validation found at its step.
 """
 
 import json
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import flush, write_json
@@ -21,10 +24,13 @@ _NAME = re.compile(r"step_(\d{6,})")
 _SAVING, _REPLACED, _REMOVING = ".saving_", ".replaced_", ".removing_"
 _FULL_DISK = 1 << 20  # bytes; a disk with less is taken for full
 
+Stage = Callable[[Path], Callable[[], None]]
+"""Takes a copy of what a checkpoint is to hold; what it returns completes the files in the given directory."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was just written or verified. `skipped` says why newer ones were passed over."""
+    """A checkpoint that was verified. `skipped` says why newer ones were passed over."""
 
     step: int
     path: Path
@@ -32,46 +38,81 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run, of which the last `keep` stay. Only the run that holds its lock may make one."""
+    """The checkpoints of one run, written while it goes on. Only the run that holds its lock may make one.
 
-    def __init__(self, directory: Path, keep: int) -> None:
+    The last `keep` stay, and the one with the highest success.
+    """
+
+    def __init__(self, directory: Path, keep: int, run_id: str | None = None) -> None:
         if keep < 1:
             raise ValueError(f"at least one checkpoint is kept, not {keep}")
         self.directory = directory
         self.keep = keep
+        self.run_id = run_id
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._under_way: Future[None] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self._clean_up()
 
-    def save(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Let `write` fill a directory, and make it the checkpoint of `step` once it is on the disk.
+    def save(self, step: int, stage: Stage, success: float | None = None) -> None:
+        """Begin the checkpoint of `step`, for which validation found `success`, if it was measured there.
 
-        A save at `step` says that the run now stands there: checkpoints of later steps, which were damaged or given
-        up, are removed.
+        `stage` is called at once; the rest happens beside the caller, who learns of a failure from the next call here.
+        The checkpoint is there under its name once all of it is on the disk. A save at `step` says that the run now
+        stands there: checkpoints of later steps, which were damaged or given up, are removed.
         """
-        final = self.directory / _name(step)
-        aside = self.directory / f"{_SAVING}{final.name}"
+        self.wait()
+        aside = self.directory / f"{_SAVING}{_name(step)}"
         try:
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
-            write(aside)
-            _seal(aside, step)
-            self._put_in_place(aside, final)
+            complete = stage(aside)
         except Exception as error:
-            is_full = _is_disk_full(error, self.directory)
-            self._clean_up()
-            if is_full or isinstance(error, OSError):
-                reason = "the disk is full" if is_full else str(error)
-                raise UserError(
-                    f"the checkpoint of step {step} could not be written to {self.directory}: {reason}.",
-                    self._what_is_left(),
-                ) from error
-            raise
-        self._forget_others(step)
-        return Checkpoint(step, final)
+            raise self._explained(step, error) from error
+        manifest = {"step": step, "run": self.run_id, "success": success}
+        self._under_way = self._thread.submit(self._finish, manifest, aside, complete)
+
+    def check(self) -> None:
+        """Raise what went wrong in the save under way, if something did so far."""
+        if self._under_way is not None and self._under_way.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Until the save under way has ended; what went wrong in it is raised."""
+        if self._under_way is not None:
+            ended, self._under_way = self._under_way, None
+            ended.result()
 
     def latest(self) -> Checkpoint | None:
-        """See `latest_checkpoint`."""
-        return latest_checkpoint(self.directory)
+        """See `latest_checkpoint`; a save that is under way is waited for."""
+        self.wait()
+        return latest_checkpoint(self.directory, self.run_id)
+
+    def close(self) -> None:
+        """Wait for the save under way. Call it on every way out: what went wrong there is raised."""
+        self._thread.shutdown(wait=True)
+        self.wait()
+
+    def _finish(self, manifest: dict[str, Any], aside: Path, complete: Callable[[], None]) -> None:
+        try:
+            complete()
+            _seal(aside, manifest)
+            self._put_in_place(aside, self.directory / _name(manifest["step"]))
+            self._forget_others(manifest["step"])
+        except Exception as error:
+            raise self._explained(manifest["step"], error) from error
+
+    def _explained(self, step: int, error: Exception) -> Exception:
+        """The user's error that a failed save is, or `error` itself if that is ours; what was half made is removed."""
+        is_full = is_disk_full(error, self.directory)
+        self._clean_up()
+        if not (is_full or isinstance(error, OSError)):
+            return error
+        reason = "the disk is full" if is_full else str(error)
+        return UserError(
+            f"the checkpoint of step {step} could not be written to {self.directory}: {reason}.",
+            what_is_left(self.directory),
+        )
 
     def _put_in_place(self, aside: Path, final: Path) -> None:
         """Rename; a checkpoint of the same step that is replaced stays until the new one is there."""
@@ -83,8 +124,8 @@ class CheckpointStore:
         shutil.rmtree(replaced, ignore_errors=True)
 
     def _forget_others(self, newest: int) -> None:
-        steps = [step for step, _ in _checkpoints(self.directory)]
-        kept = sorted(step for step in steps if step <= newest)[-self.keep :]
+        past = {step: path for step, path in _checkpoints(self.directory) if step <= newest}
+        kept = set(sorted(past)[-self.keep :]) | set(_best(past))
         for step, path in _checkpoints(self.directory):
             if step not in kept:
                 # Renamed first, so that a half-removed directory is never taken for a damaged checkpoint.
@@ -101,31 +142,39 @@ class CheckpointStore:
             for path in self.directory.glob(f"{prefix}*"):
                 shutil.rmtree(path)
 
-    def _what_is_left(self) -> str:
-        steps = [step for step, _ in _checkpoints(self.directory)]
-        if not steps:
-            return "There is no earlier checkpoint. Mend that and start again."
-        return f"The checkpoint of step {max(steps)} is untouched. Mend that, then continue from it."
 
+def latest_checkpoint(directory: Path, run_id: str | None = None) -> Checkpoint | None:
+    """The newest checkpoint that is whole and, where `run_id` is known, of that run; None if there is none at all.
 
-def latest_checkpoint(directory: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there is none at all.
-
-    Damaged ones are passed over, and the result says why. If all are damaged, that is an error: starting anew in
-    silence would look like continuing.
+    Others are passed over, and the result says why. If there are only such, that is an error: starting anew in silence
+    would look like continuing.
     """
     skipped: list[str] = []
     for step, path in sorted(_checkpoints(directory), reverse=True):
-        damage = find_damage(path)
-        if damage is None:
+        reason = find_damage(path) or _find_stranger(path, run_id)
+        if reason is None:
             return Checkpoint(step, path, tuple(skipped))
-        skipped.append(f"{path.name}: {damage}")
+        skipped.append(f"{path.name}: {reason}")
     if skipped:
         raise UserError(
-            f"no checkpoint in {directory} is whole ({'; '.join(skipped)}).",
+            f"no checkpoint in {directory} can be used ({'; '.join(skipped)}).",
             "Start a new run with trainer.resume=never.",
         )
     return None
+
+
+def best_checkpoint(directory: Path) -> Checkpoint | None:
+    """The whole checkpoint with the highest success, the newest of equals; None if success was measured at none."""
+    whole = {step: path for step, path in _checkpoints(directory) if find_damage(path) is None}
+    return next((Checkpoint(step, whole[step]) for step in _best(whole)), None)
+
+
+def what_is_left(directory: Path) -> str:
+    """What somebody whose run ended can do about it."""
+    steps = [step for step, _ in _checkpoints(directory)]
+    if not steps:
+        return "There is no earlier checkpoint. Mend that and start again."
+    return f"The checkpoint of step {max(steps)} is untouched. Mend that, then continue from it."
 
 
 def has_checkpoints(directory: Path) -> bool:
@@ -133,10 +182,16 @@ def has_checkpoints(directory: Path) -> bool:
     return any(_checkpoints(directory))
 
 
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself: `step`, `run`, `success` and `files`."""
+    manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text())
+    return manifest
+
+
 def find_damage(path: Path) -> str | None:
     """What differs between the files of a checkpoint and its manifest; None if it is whole."""
     try:
-        expected = json.loads((path / MANIFEST).read_text())["files"]
+        expected = read_manifest(path)["files"]
     except FileNotFoundError:
         return f"it has no {MANIFEST}"
     except (json.JSONDecodeError, KeyError, TypeError):
@@ -153,12 +208,34 @@ def find_damage(path: Path) -> str | None:
     return None
 
 
-def _is_disk_full(error: Exception, directory: Path) -> bool:
+def _find_stranger(path: Path, run_id: str | None) -> str | None:
+    """Why a whole checkpoint is not one of the run's, if it says so."""
+    manifest = read_manifest(path)
+    if path.name != _name(manifest["step"]):
+        return f"it is of step {manifest['step']}"
+    owner = manifest.get("run")
+    return f"it is of another run ({owner})" if run_id and owner and owner != run_id else None
+
+
+def _best(checkpoints: Mapping[int, Path]) -> list[int]:
+    """The step with the highest success, the latest of equals; none if it is known of none."""
+    success: dict[int, float] = {}
+    for step, path in checkpoints.items():
+        try:
+            found = read_manifest(path).get("success")
+        except (OSError, json.JSONDecodeError):  # damaged, which is for whoever loads it to say
+            continue
+        if found is not None:
+            success[step] = found
+    return [max(success, key=lambda step: (success[step], step))] if success else []
+
+
+def is_disk_full(error: BaseException, directory: Path) -> bool:
     """torch and safetensors report a full disk by errors of their own, torch even without saying so."""
     return "No space left" in str(error) or shutil.disk_usage(directory).free < _FULL_DISK
 
 
-def _seal(directory: Path, step: int) -> None:
+def _seal(directory: Path, manifest: dict[str, Any]) -> None:
     """Flush every file and write down what a whole checkpoint consists of."""
     files: dict[str, dict[str, int]] = {}
     for path in sorted(directory.rglob("*")):
@@ -168,7 +245,7 @@ def _seal(directory: Path, step: int) -> None:
             files[name] = {"bytes": path.stat().st_size, "crc32": _checksum(path)}
         else:
             flush(path)
-    write_json(directory / MANIFEST, {"step": step, "files": files})
+    write_json(directory / MANIFEST, {**manifest, "files": files})
 
 
 def _checksum(path: Path) -> int:

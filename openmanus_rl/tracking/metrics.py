@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from openmanus_rl.files import write_text
+from openmanus_rl.files import drop_cut_off_line, write_text
 
 
 class MetricsLog:
@@ -16,7 +15,7 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _drop_cut_off_line(path)
+        drop_cut_off_line(path)
         self._file = path.open("a", encoding="utf-8")
 
     def append(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -60,15 +59,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         return []
     whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]
-
-
-def _drop_cut_off_line(path: Path) -> None:
-    """What is appended must not continue the line that a kill cut off."""
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
 
 
 def _finite(value: float) -> float | None:

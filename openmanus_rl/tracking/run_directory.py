@@ -11,8 +11,9 @@ import fcntl
 import json
 import os
 import re
-import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
@@ -22,8 +23,9 @@ import yaml
 from openmanus_rl.config.load import config_to_yaml
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.errors import UserError
-from openmanus_rl.files import write_json, write_text
-from openmanus_rl.tracking.checkpoints import has_checkpoints
+from openmanus_rl.files import remove_unfinished, write_json, write_text
+from openmanus_rl.tracking.checkpoints import has_checkpoints, is_disk_full, what_is_left
+from openmanus_rl.tracking.events import EventLog
 from openmanus_rl.tracking.versions import describe_versions
 
 
@@ -52,12 +54,24 @@ class RunDirectory(RunPaths):
         for directory in (path, self.episodes, self.checkpoints, self.env_logs):
             directory.mkdir(parents=True, exist_ok=True)
         self._lock = _hold(path)
+        remove_unfinished(path)
+        self.event_log = EventLog(self.events)
+
+    @property
+    def run_id(self) -> str | None:
+        """What its checkpoints are known by; None for a run whose versions file does not say."""
+        found: str | None = json.loads(self.versions.read_text()).get("run_id") if self.versions.exists() else None
+        return found
+
+    def begin(self, config: RunConfig) -> None:
+        """Write down what a new run is. The config comes last: a directory that has one can be continued."""
+        run_id = uuid.uuid4().hex[:12]
+        write_json(self.versions, {"run_id": run_id, **describe_versions(), "seeds": {"run": config.trainer.seed}})
+        self.log_event("started")
+        self.write_config(config)
 
     def write_config(self, config: RunConfig) -> None:
         write_text(self.config, config_to_yaml(config))
-
-    def write_versions(self, seeds: Mapping[str, int]) -> None:
-        write_json(self.versions, {**describe_versions(), "seeds": dict(seeds)})
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Call this last: a run with a summary is finished."""
@@ -65,8 +79,22 @@ class RunDirectory(RunPaths):
 
     def log_event(self, kind: str, **details: Any) -> None:
         """Append what happened to `events.jsonl`."""
-        with self.events.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), "event": kind, **details}, ensure_ascii=False) + "\n")
+        self.event_log.append(kind, **details)
+
+    def rewind_events(self, count: int) -> None:
+        """Forget what happened after the first `count` events, where a resumed run will live through it again."""
+        was_finished = self.summary.exists()
+        self.event_log.rewind(count, also_kept=frozenset({"finished"} if was_finished else ()))
+
+    @contextmanager
+    def ended_by_a_full_disk(self) -> Iterator[None]:
+        """A full disk in the block is the user's to mend: it is said with what is left, not with a stack trace."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, UserError) or not is_disk_full(error, self.path):
+                raise
+            raise UserError(f"the disk with {self.path} is full ({error}).", what_is_left(self.checkpoints)) from error
 
     def close(self) -> None:
         """Let another run have the directory. Closing twice is fine."""
@@ -91,8 +119,7 @@ class RunChoice(NamedTuple):
 def choose_run_directory(root: Path, base_name: str, config: RunConfig, resume: str) -> RunChoice:
     """The directory for a run called `base_name`: an old one to continue, or a new one, which is made.
 
-    - `auto`: the newest run of that name (`name`, `name-2`, …) with the same config that is unfinished and has a
-      checkpoint; else a new one.
+    - `auto`: the newest run of that name (`name`, `name-2`, …) with the same config that is unfinished; else a new one.
     - `never`: a new one.
     - anything else is the path of the run to continue, whatever its config was.
     """
@@ -125,7 +152,6 @@ def _can_continue(path: Path, config: RunConfig) -> bool:
     return (
         paths.config.is_file()
         and not paths.summary.exists()
-        and has_checkpoints(paths.checkpoints)
         and _what_is_trained(paths.config.read_text()) == _what_is_trained(config_to_yaml(config))
     )
 

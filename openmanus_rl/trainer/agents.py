@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from transformers import PreTrainedTokenizerBase
 
-from openmanus_rl.agent.openmanus import OpenManusAgent, RolloutLimits
+from openmanus_rl.agent.gateway import ProgramAgent
+from openmanus_rl.agent.openmanus import OpenManusAgent
 from openmanus_rl.agent.play import Player
+from openmanus_rl.agent.schedule import RolloutLimits
 from openmanus_rl.agent.templates import find_template
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.client.base import EnvironmentClient, Patience
@@ -13,7 +15,12 @@ from openmanus_rl.envs.client.remote import make_client
 from openmanus_rl.envs.client.several import SeveralClients
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.chat import ChatRenderer
+from openmanus_rl.models.plain_chat import PlainChat
+from openmanus_rl.registry import load_object
 from openmanus_rl.rewards import RewardManager
+
+CHARACTERS_PER_TOKEN = 4
+"""About as many as the tokens of large models have, for limits where nobody tells the tokens."""
 
 
 def make_renderer(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> ChatRenderer:
@@ -29,23 +36,31 @@ def make_renderer(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Chat
 def make_agent(
     config: RunConfig,
     engine: InferenceEngine,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     env_urls: Mapping[str, list[str]],
     rewards: RewardManager,
 ) -> OpenManusAgent:
-    """An agent for the config's worlds on the servers at `env_urls`, which are given by the world's name."""
+    """An agent for the config's worlds on the servers at `env_urls`, which are given by the world's name.
+
+    Without a tokenizer the model is behind an endpoint and speaks text: limits in tokens then count characters.
+    """
+    unit = 1 if tokenizer else CHARACTERS_PER_TOKEN
+    limited = {name: unit * getattr(config.agent, name) for name in ("max_episode_tokens", "max_observation_tokens")}
     player = Player(
         env_name=config.worlds[0].name,
-        config=config.agent,
+        config=config.agent.model_copy(update=limited),
         template=find_template(config.agent.template),
-        renderer=make_renderer(config, tokenizer),
+        renderer=make_renderer(config, tokenizer) if tokenizer else PlainChat(),
         engine=engine,
         client=_client(config, env_urls),
-        max_context=config.model.max_context,
+        max_context=unit * config.model.max_context,
         templates={world.name: find_template(config.template_in(world)) for world in config.worlds},
     )
     rollout = config.rollout
-    limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries)
+    limits = RolloutLimits(rollout.concurrency, rollout.episode_timeout, rollout.retries, rollout.failure_budget)
+    if config.agent.program is not None:
+        program = load_object(config.agent.program, "program")
+        return ProgramAgent(program, env_urls, player, limits, rewards, rewards.judge)
     return OpenManusAgent(player, limits, rewards, rewards.judge)
 
 

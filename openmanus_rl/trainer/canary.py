@@ -1,9 +1,10 @@
 """The canary: after new weights, the engine must give the trainer's log-probs on a fixed probe, or the run stops.
 
-A weight update that raises nothing and changes nothing, or changes all but one matrix, shows in no other way.
+A weight update that raises nothing and changes nothing, or changes all but one matrix, shows in no other way. What the
+probe does not show, the tokens of every step do: there too the two may not drift apart.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from openmanus_rl.config.schema import RolloutConfig
 from openmanus_rl.envs.base import Task
@@ -41,3 +42,16 @@ def largest_gap(engine: Sequence[float], trainer: Sequence[float], allowed: floa
             "The last checkpoint is good. If the engine rounds more coarsely than that, set rollout.canary_tolerance.",
         )
     return gap
+
+
+def check_drift(metrics: Mapping[str, float], allowed: float) -> None:
+    """Stop where the engine's log-probs of a step's tokens were too far from the trainer's; metrics may have none."""
+    gap = metrics.get("rollout/log_prob_gap_mean", 0.0)
+    if not gap <= allowed:
+        raise CanaryDied(
+            f"the engine's log-probs are {gap:.3g} from the trainer's on average over the step's tokens "
+            f"(trainer.max_logprob_gap={allowed:g}), at worst {metrics['rollout/log_prob_gap_max']:.3g}.",
+            "The last checkpoint is good. Look for what engine and trainer compute differently (precision, "
+            "temperature, adapters), weight it away (actor.proximal=recompute with algorithm.correction), "
+            "or raise the limit.",
+        )

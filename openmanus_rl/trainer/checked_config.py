@@ -94,6 +94,12 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             f"trainer.deterministic=true: rollout.engine={config.rollout.engine} batches by arrival; its bits differ.",
             "Set rollout.engine=embedded, or leave trainer.deterministic off.",
         )
+    if config.trainer.deterministic and config.rollout.oversample:
+        raise UserError(
+            f"trainer.deterministic=true: with rollout.oversample={config.rollout.oversample} the clock decides which "
+            "episodes count.",
+            "Set rollout.oversample=0, or leave trainer.deterministic off.",
+        )
     _check_ahead(config)
     if "group" in requires and config.rollout.group_size < 2:
         raise UserError(

@@ -44,6 +44,7 @@ _MAY_CHANGE = (
     "rollout.engine",
     "rollout.vllm.*",
     "rollout.canary_tolerance",
+    "guard.*",
     "tracking.*",
 )
 """How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""

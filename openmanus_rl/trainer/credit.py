@@ -39,7 +39,6 @@ def assign_credit(
         with timings.part("old_log_prob"):
             trainer = roles.actor.compute_log_prob(batch).batch
         columns["old_log_probs"] = trainer["log_probs"]
-        metrics |= _log_prob_gap(columns["rollout_log_probs"], trainer["log_probs"], columns["response_mask"])
         metrics |= _correct(columns, algorithm.correction)
     else:
         columns["old_log_probs"] = columns["rollout_log_probs"].clone()
@@ -96,16 +95,3 @@ def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProt
     dropped = torch.cat([equal, lone]) if drops_equal else lone
     kept = batch[~torch.isin(credit.group_index_R, dropped)]
     return kept, {"groups/zero_variance": len(equal) / groups, "groups/lone": len(lone) / groups}
-
-
-def _log_prob_gap(engine: torch.Tensor, trainer: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
-    """How far the engine's log-probs are from the trainer's on the same tokens and weights."""
-    gap = (engine - trainer)[mask].abs()
-    apart = (engine[mask].exp() - trainer[mask].exp()).abs()
-    return {
-        "rollout/log_prob_gap_mean": float(gap.mean()),
-        "rollout/log_prob_gap_max": float(gap.max()),
-        "training/rollout_probs_diff_mean": float(apart.mean()),
-        "training/rollout_probs_diff_max": float(apart.max()),
-        "training/rollout_probs_diff_std": float(apart.std(unbiased=False)),
-    }

@@ -9,6 +9,7 @@ import torch
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.distributed.processes import Processes, ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
+from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.inference.factory import make_engine
 from openmanus_rl.trainer.canary import largest_gap, tolerance
@@ -37,6 +38,7 @@ class Crew:
         self._here = ThisProcess()
         self._pools: dict[str, RayProcesses] = {}
         self._rollout: RayRollout | None = None
+        self._critic_on_actor = "critic" in requires and config.critic.trunk == "actor"
         try:
             self._gather(needed_roles(config, requires))
         except BaseException:
@@ -71,16 +73,23 @@ class Crew:
 
     def _gather(self, roles: list[str]) -> None:
         groups = {role: self._group(role) for role in roles if role != "rollout"}
+        actor = groups.pop("actor")
         self.roles = Roles(
-            actor=groups.pop("actor"),
-            critic=groups.pop("critic", None),
+            actor=actor,
+            critic=actor if self._critic_on_actor else groups.pop("critic", None),
             reference=groups.pop("reference", None),
             own=groups,
         )
         self.engine = self._make_engine()
 
     def _group(self, role: str) -> WorkerGroup:
-        worker_cls = find_worker(self.config.trainer.workers.get(role, role))
+        needed = "actor_critic" if role == "actor" and self._critic_on_actor else role
+        worker_cls = find_worker(self.config.trainer.workers.get(role, needed))
+        if needed == "actor_critic" and not hasattr(worker_cls, "compute_values"):
+            raise UserError(
+                f"trainer.workers.actor={self.config.trainer.workers[role]} has no values: critic.trunk=actor.",
+                "Make it a subclass of ActorCriticWorker, or set critic.trunk=own.",
+            )
         return WorkerGroup(worker_cls, self._processes(role), role, model_dir=self.model_dir, config=self.config)
 
     def _processes(self, role: str) -> Processes:

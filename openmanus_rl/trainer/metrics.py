@@ -3,6 +3,7 @@
 What is measured on held-out tasks has the same name with `val/` before it. docs/metrics.md says what each means.
 """
 
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -88,8 +89,9 @@ def _score_metrics(samples: Sequence[Episode]) -> dict[str, float]:
     for episode in samples:
         for name, value in episode.scores.items():
             scores[name].append(value)
-    total = _spread("critic/score", scores.pop("score")) if "score" in scores else {}
-    return total | {f"critic/score/{name}/mean": mean(values) for name, values in sorted(scores.items())}
+    total = scores.pop("score", [])
+    spread = {"critic/score/std": statistics.pstdev(total), **_spread("critic/score", total)} if total else {}
+    return spread | {f"critic/score/{name}/mean": mean(values) for name, values in sorted(scores.items())}
 
 
 def _spread(name: str, values: Sequence[float]) -> dict[str, float]:

@@ -10,9 +10,13 @@ BUILT_IN = ("actor", "critic", "reference", "rollout")
 
 
 def needed_roles(config: RunConfig, requires: Set[str]) -> list[str]:
-    """The roles of a run. With adapters the reference is the actor without them, so it needs no process."""
+    """The roles of a run.
+
+    With adapters the reference is the actor without them, and with critic.trunk=actor the critic is a part of it: those
+    need no process.
+    """
     roles = ["actor"]
-    if "critic" in requires:
+    if "critic" in requires and config.critic.trunk == "own":
         roles.append("critic")
     if config.algorithm.kl.where != "none" and not config.model.lora.rank:
         roles.append("reference")

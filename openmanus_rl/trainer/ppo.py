@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from openmanus_rl.agent.episode import Episode
+from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.openmanus import OpenManusAgent
+from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.algorithms.registry import find_estimator
@@ -25,7 +26,7 @@ from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import RewardManager
-from openmanus_rl.tracking.checkpoints import CheckpointStore
+from openmanus_rl.tracking.checkpoints import Checkpoint, CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
@@ -33,16 +34,22 @@ from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.ahead import Rollout, StepsAhead
-from openmanus_rl.trainer.canary import probe
+from openmanus_rl.trainer.canary import check_drift, probe
 from openmanus_rl.trainer.credit import assign_credit, kl_controller
 from openmanus_rl.trainer.crew import Crew
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
+from openmanus_rl.trainer.guard import Collapse, Guard
 from openmanus_rl.trainer.inputs import Inputs, make_sampler
 from openmanus_rl.trainer.metrics import episode_metrics, staleness_metrics
+from openmanus_rl.trainer.postmortem import TASKS as POSTMORTEM_TASKS
+from openmanus_rl.trainer.postmortem import write_postmortem
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
-from openmanus_rl.trainer.state import Progress, read_state, write_state
+from openmanus_rl.trainer.state import Progress, read_state, stage_state
 from openmanus_rl.trainer.timings import Timings
+
+NOTHING = -1
+"""The step of a run that has not even been measured before training."""
 
 
 class RayPPOTrainer:
@@ -75,7 +82,8 @@ class RayPPOTrainer:
         self.requires = find_estimator(config.algorithm.estimator).requires
         self.sampler = make_sampler(inputs.train, config)
         self.kl_control = kl_controller(config.algorithm.kl)
-        self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints)
+        self.guard = Guard(config.guard)
+        self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints, run.run_id)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
         self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
@@ -98,32 +106,27 @@ class RayPPOTrainer:
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
-        """Go on from the newest checkpoint that is whole; without one, from the start."""
+        """Go on from the newest checkpoint that can be used; without one, from the start."""
         checkpoint = self.checkpoints.latest()
         if checkpoint is None:
+            self.run.rewind_events(0)
             return
         for reason in checkpoint.skipped:
-            self.console.note(f"a damaged checkpoint was passed over: {reason}")
-        progress = read_state(checkpoint.path, self.roles, self.sampler, self.kl_control)
+            self.console.note(f"a checkpoint was passed over: {reason}")
+        progress = self._read(checkpoint)
         if progress.tasks != self.progress.tasks:
             raise UserError(
                 f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
                 "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
             )
+        self.run.rewind_events(progress.events)
         self.progress = progress
         self._saved_step = progress.step
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
 
     def fit(self) -> tuple[Interval, Interval]:
         """Train to the last step, or until stopped; held-out success before and after."""
-        metrics = MetricsLog(self.run.metrics)
-        metrics.truncate_after(self.progress.step)
-        board = (
-            TensorBoardLog(self.run.tensorboard, first_step=self.progress.step + 1)
-            if self.config.tracking.tensorboard
-            else None
-        )
-        logs = [log for log in (metrics, board) if log is not None]
+        logs = self._open_logs(NOTHING if self._saved_step is None else self._saved_step)
         self._sync_weights()
         if not self.progress.success_before:
             before = self._validate()
@@ -142,10 +145,18 @@ class RayPPOTrainer:
                         step_metrics |= self._validate().metrics()
                 for log in logs:
                     log.append(self.progress.step, step_metrics | timings.metrics())
-                if self._is_due(self.config.trainer.save_every):
+                check_drift(step_metrics, self.config.trainer.max_logprob_gap)
+                self.checkpoints.check()
+                collapse = self.guard.observe(self.progress.step, step_metrics)
+                if collapse is not None and self._goes_back(collapse):
+                    for log in logs:
+                        log.close()
+                    logs = self._open_logs(self.progress.step)
+                elif self._is_due(self.config.trainer.save_every) and self._may_come_back():
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
                 self._save_checkpoint()
+            self.checkpoints.wait()
         self.console.end_training()
         for log in logs:
             log.close()
@@ -159,12 +170,15 @@ class RayPPOTrainer:
         return out_of_time or self.progress.step >= self.config.trainer.steps
 
     def close(self) -> None:
-        """End the engine, the agent's connections and the workers' processes."""
+        """Wait for the checkpoint under way, and end the engine, the agent's connections and the workers' processes."""
         if self.steps_ahead is not None:
             self.steps_ahead.stop()
-        self.agent.run(self.engine.close())
-        self.agent.close()
-        self.crew.close()
+        try:
+            self.checkpoints.close()
+        finally:
+            self.agent.run(self.engine.close())
+            self.agent.close()
+            self.crew.close()
 
     def train_step(self, timings: Timings) -> dict[str, float]:
         """One turn of the loop: episodes, credit, update, weights."""
@@ -227,10 +241,10 @@ class RayPPOTrainer:
         """Update critic and actor; a batch from which every group was dropped changes nothing."""
         if not len(batch):
             return {"actor/updated": 0.0}
-        assert_only_sampled_tokens_train(batch)
+        proven = assert_only_sampled_tokens_train(batch)
         seed = stable_hash(f"{self.config.trainer.seed}/{step}") >> 16
-        metrics = {"actor/updated": 1.0}
-        if self.roles.critic is not None:
+        metrics = {"actor/updated": 1.0, "actor/proven_tokens": float(proven)}
+        if self.roles.critic is not None and self.roles.critic is not self.roles.actor:
             with timings.part("update_critic"):
                 metrics |= self.roles.critic.update_critic(batch, seed).meta_info["metrics"]
         with timings.part("update_actor"):
@@ -251,19 +265,100 @@ class RayPPOTrainer:
         self.episode_log.write("validation", self.progress.step, evaluation.episodes)
         self.console.validation(self.progress.step, evaluation.success)
         self.progress.success_after = evaluation.success.to_dict()
+        self.progress.measured_at = self.progress.step
         return evaluation
 
-    def _save_checkpoint(self) -> Path:
-        """Everything a resumed run needs, whole or not at all."""
+    def _save_checkpoint(self) -> None:
+        """Everything a resumed run needs, whole or not at all; it is written while training goes on."""
         now = time.monotonic()
         self.progress.total_seconds += now - self._session_began
         self._session_began = now
-        saved = self.checkpoints.save(
-            self.progress.step,
-            lambda directory: write_state(directory, self.roles, self.sampler, self.kl_control, self.progress),
+        step, measured = self.progress.step, self.progress.measured_at
+        success = self.progress.success_after["rate"] if measured == step else None
+        self.checkpoints.wait()
+        self.run.log_event("checkpoint", step=step, success=success)
+        self.progress.events = self.run.event_log.count()
+        self.checkpoints.save(
+            step,
+            lambda directory: stage_state(
+                directory, self.roles, self.sampler, self.kl_control, self.guard, self.progress
+            ),
+            success,
         )
-        self._saved_step = saved.step
-        return saved.path
+        self._saved_step = step
+
+    def _read(self, checkpoint: Checkpoint) -> Progress:
+        return read_state(checkpoint.path, self.roles, self.sampler, self.kl_control, self.guard)
+
+    def _open_logs(self, kept: int) -> list[MetricsLog | TensorBoardLog]:
+        """Where a step's metrics go; what they hold of steps after `kept` is dropped."""
+        metrics = MetricsLog(self.run.metrics)
+        metrics.truncate_after(kept)
+        if not self.config.tracking.tensorboard:
+            return [metrics]
+        return [metrics, TensorBoardLog(self.run.tensorboard, first_step=kept + 1)]
+
+    def _may_come_back(self) -> bool:
+        """Whether the guard has nothing against this state as one that the run may go back to."""
+        return not self.guard.is_suspicious or self.config.guard.action == "warn"
+
+    def _goes_back(self, collapse: Collapse) -> bool:
+        """Do what the config says about a collapse; whether the run is back at its last good checkpoint."""
+        last = self.checkpoints.latest()
+        assert last is not None, "a run begins with a checkpoint"
+        action = self.config.guard.action
+        if action == "rollback" and self.guard.rollbacks == self.config.guard.max_rollbacks:
+            action = "stop"
+        done = {
+            "warn": "nothing but this (`guard.action=warn`).",
+            "stop": f"the run was stopped; its last checkpoint is that of step {last.step}.",
+            "rollback": f"back to the checkpoint of step {last.step}, with the actor's learning rate times "
+            f"{self.config.guard.lr_factor:g}.",
+        }[action]
+        postmortem = self._write_postmortem(collapse, done)
+        self.console.note(f"the guard, at step {collapse.step}: {collapse}")
+        self.console.note(f"{done} Post-mortem: {postmortem}")
+        self.run.log_event(
+            "guard",
+            step=collapse.step,
+            action=action,
+            cause=collapse.cause,
+            readings={reading.signal.metric: [reading.usual, reading.value] for reading in collapse.readings},
+            back_to=last.step if action == "rollback" else None,
+            postmortem=postmortem.name,
+        )
+        if action == "stop":
+            raise UserError(
+                f"the guard stopped the run at step {collapse.step}: {collapse}.",
+                f"{collapse.remedy} The post-mortem: {postmortem}",
+            )
+        if action == "rollback":
+            self._go_back(last)
+        return action == "rollback"
+
+    def _go_back(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint with a smaller step; saved at once, so that a kill does not undo it."""
+        rollbacks, now = self.guard.rollbacks + 1, self.progress
+        self.progress = self._read(checkpoint)
+        self.progress.train_seconds, self.progress.total_seconds = now.train_seconds, now.total_seconds
+        self.guard.rollbacks = rollbacks
+        self.roles.actor.scale_lr(self.config.guard.lr_factor)
+        self._sync_weights()
+        self._save_checkpoint()
+
+    def _write_postmortem(self, collapse: Collapse, done: str) -> Path:
+        """With the first held-out tasks as they were last validated, and as the policy plays them now."""
+        config, measured_at = self.config, self.progress.measured_at
+        now = evaluate(
+            self.agent,
+            self.inputs.validation[:POSTMORTEM_TASKS],
+            config.trainer.seed,
+            config.rollout.validation_temperature,
+        ).episodes
+        before = read_episodes(self.episode_log.path("validation", measured_at)) if measured_at is not None else []
+        path = self.run.path / f"postmortem-{self.guard.rollbacks + 1}-step_{collapse.step:06d}.md"
+        write_postmortem(path, collapse, done, measured_at, before, now)
+        return path
 
     def _sync_weights(self) -> dict[str, float]:
         """The actor's weights to the engine, and the proof that it computes with them."""
@@ -283,7 +378,7 @@ class RayPPOTrainer:
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""
-        failed = [episode for episode in episodes if not episode.stop_reason.is_sample]
+        failed = [episode for episode in episodes if episode.stop_reason in StopReason.failures()]
         if failed:
             first = failed[0]
             self.console.note(

@@ -7,6 +7,7 @@ from pathlib import Path
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
+from openmanus_rl.workers.actor_critic import ActorCriticWorker
 from openmanus_rl.workers.critic import CriticWorker
 
 
@@ -15,7 +16,8 @@ class Roles:
     """Who computes; critic and reference exist only where they are needed."""
 
     actor: WorkerGroup[ActorWorker]
-    critic: WorkerGroup[CriticWorker] | None
+    critic: WorkerGroup[CriticWorker] | WorkerGroup[ActorCriticWorker] | None
+    """The actor's own group where the critic is a head on the actor's model: then it learns when the actor does."""
     reference: WorkerGroup[ReferenceWorker] | None
     """None where there is no KL, or where the actor without its adapters is the reference."""
     own: Mapping[str, WorkerGroup]
@@ -36,9 +38,15 @@ class Roles:
         return batch
 
     def save(self, checkpoint: Path) -> None:
-        """Everything that learns, into a checkpoint's directory."""
+        """Everything that learns, into a checkpoint's directory; what is left for later is there after `saved`."""
         for group in self._learners():
             group.save(checkpoint)
+
+    def saved(self) -> None:
+        """Until everything that `save` began is written. It may be called while the groups do other things."""
+        for group in self._learners():
+            if hasattr(group.worker_cls, "saved"):
+                group.saved()
 
     def load(self, checkpoint: Path) -> None:
         """Everything that learns, from a checkpoint's directory."""
@@ -47,4 +55,5 @@ class Roles:
 
     def _learners(self) -> list[WorkerGroup]:
         own = [group for group in self.own.values() if hasattr(group.worker_cls, "save")]
-        return [self.actor, *([self.critic] if self.critic is not None else []), *own]
+        apart = [self.critic] if self.critic is not None and self.critic is not self.actor else []
+        return [self.actor, *apart, *own]

@@ -80,8 +80,10 @@ def _play_groups(
     drawn = [tasks[index] for index in sampler.next(count)]
     # A task that is drawn again within a step must not be played again in the same way.
     seed = stable_hash(f"{config.trainer.seed}/refill/{refill}") if refill else config.trainer.seed
-    gen_batch = generation_batch(drawn, seed, config.rollout.temperature).repeat(config.rollout.group_size)
-    return agent.run_llm_loop(gen_batch, global_steps=step)
+    rollout = config.rollout
+    enough = rollout.group_size if rollout.oversample else None
+    gen_batch = generation_batch(drawn, seed, rollout.temperature, enough)
+    return agent.run_llm_loop(gen_batch.repeat(rollout.group_size + rollout.oversample), global_steps=step)
 
 
 def _add_greedy_returns(

@@ -9,6 +9,7 @@ import torch
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import directory_name
+from openmanus_rl.inference.endpoint import not_for_training
 from openmanus_rl.tracking.console import RunConsole, RunReport, Stage
 from openmanus_rl.tracking.picture import learning_curve
 from openmanus_rl.tracking.run_directory import RunDirectory, choose_run_directory
@@ -27,6 +28,8 @@ def train(config: RunConfig) -> Path:
 
     Ctrl-C (or SIGTERM) in training finishes the step and saves; then `KeyboardInterrupt` is raised as anywhere else.
     """
+    if config.rollout.engine == "endpoint":
+        raise not_for_training()
     began = time.monotonic()
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
@@ -34,12 +37,14 @@ def train(config: RunConfig) -> Path:
     choice = choose_run_directory(
         Path(config.trainer.runs_dir), name + config.trainer.name_suffix, config, config.trainer.resume
     )
-    with RunDirectory(choice.path) as run, RunConsole(config.trainer.steps) as console:
+    with (
+        RunDirectory(choice.path) as run,
+        RunConsole(config.trainer.steps) as console,
+        run.ended_by_a_full_disk(),
+    ):
         changed = check_changes(run, config) if choice.continues else {}
         if not choice.continues:
-            run.write_config(config)
-            run.write_versions({"run": config.trainer.seed})
-            run.log_event("started")
+            run.begin(config)
         console.note(f"run directory: {run.path}")
         with (
             environment_servers(config, run.env_logs, console.note) as services,
@@ -81,6 +86,7 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
         console.note(f"stopped after step {progress.step} of {config.trainer.steps}; everything is saved in {run.path}")
         console.note(f"the same command goes on from there; or: openmanus-rl train trainer.resume={run.path}")
         raise KeyboardInterrupt
+    run.log_event("finished", step=progress.step)
     run.write_summary(
         {
             "env": config.world_names,
@@ -97,7 +103,6 @@ def _fit(config: RunConfig, run: RunDirectory, trainer: RayPPOTrainer, console: 
             "steps": progress.step,
         }
     )
-    run.log_event("finished", step=progress.step)
     checkpoint = trainer.checkpoints.latest()
     console.summary(
         RunReport(

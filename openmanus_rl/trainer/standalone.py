@@ -8,13 +8,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.agent.strategies import find_strategy
+from openmanus_rl.agent.transcripts import demonstrations_of
 from openmanus_rl.config.load import override_keys
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.data.demonstrations import write_demonstrations
 from openmanus_rl.envs.base import Split
 from openmanus_rl.envs.baselines import BaselinePolicy, baseline_success
 from openmanus_rl.errors import UserError
+from openmanus_rl.inference.base import InferenceEngine
+from openmanus_rl.inference.endpoint import EndpointEngine
 from openmanus_rl.inference.factory import running_engine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.models.packaged import model_source
@@ -25,7 +30,7 @@ from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import Interval, wilson
 from openmanus_rl.trainer.agents import make_agent
 from openmanus_rl.trainer.checked_config import load_run_config
-from openmanus_rl.trainer.evaluate import evaluate
+from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import prepare_tasks
 from openmanus_rl.trainer.services import environment_servers
 
@@ -92,27 +97,55 @@ def evaluate_model(
     """A model on held-out tasks, as the trainer's validation measures it."""
     torch.set_num_threads(config.trainer.threads)
     weights = model_source(_weights(model), config.trainer.cache_dir)
-    tokenizer = load_tokenizer(weights)
+    with running_engine(config, weights) as engine:
+        evaluation = _measure(config, engine, load_tokenizer(weights), split, n, episodes_dir)
+    return EvaluationReport(config.world_names, model, split, evaluation.success, evaluation.metrics())
+
+
+def evaluate_endpoint(
+    config: RunConfig, split: Split, n: int | None, episodes_dir: Path | None, demonstrations: Path | None
+) -> EvaluationReport:
+    """The model behind `rollout.endpoint`; its episodes that succeeded go to the file `demonstrations`."""
+    endpoint = config.rollout.endpoint
+    engine = EndpointEngine(endpoint)
+    evaluation = _measure(config, engine, None, split, n, episodes_dir)
+    if demonstrations is not None:
+        played_by = {"endpoint": endpoint.url, "model": endpoint.model, "env": config.world_names, "split": split}
+        write_demonstrations(demonstrations, demonstrations_of(evaluation.episodes), played_by)
+    metrics = {**evaluation.metrics(), "endpoint/tokens": float(engine.tokens_used)}
+    return EvaluationReport(config.world_names, endpoint.model, split, evaluation.success, metrics)
+
+
+def _measure(
+    config: RunConfig,
+    engine: InferenceEngine,
+    tokenizer: PreTrainedTokenizerBase | None,
+    split: Split,
+    n: int | None,
+    episodes_dir: Path | None,
+) -> Evaluation:
     tasks = prepare_tasks(config, split, n or config.data.validation_tasks)
     rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
     with (
-        running_engine(config, weights) as engine,
         TemporaryDirectory() as logs,
         environment_servers(config, Path(logs), lambda text: None) as services,
         services.blamed_for_failures(),
         closing(make_agent(config, engine, tokenizer, services.urls, rewards)) as agent,
     ):
-        evaluation = evaluate(
-            agent,
-            tasks,
-            config.trainer.seed,
-            config.rollout.validation_temperature,
-            config.data.validation_samples,
-            find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
-        )
+        try:
+            evaluation = evaluate(
+                agent,
+                tasks,
+                config.trainer.seed,
+                config.rollout.validation_temperature,
+                config.data.validation_samples,
+                find_strategy(config.rollout.validation_strategy, config.rollout.validation_strategy_options),
+            )
+        finally:
+            agent.run(engine.close())  # where it was used: connections belong to an event loop
     if episodes_dir is not None:
         EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
-    return EvaluationReport(config.world_names, model, split, evaluation.success, evaluation.metrics())
+    return evaluation
 
 
 def _weights(model: str) -> str:

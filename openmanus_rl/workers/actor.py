@@ -1,9 +1,11 @@
 """The actor: the policy's weights and how they change. The reference is an actor that never does."""
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from tensordict import TensorDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -12,20 +14,26 @@ from openmanus_rl.algorithms.losses import Denominators, LossInputs, aggregate
 from openmanus_rl.algorithms.registry import find_loss, loss_options
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.models import lora
-from openmanus_rl.models.forward import token_log_probs
+from openmanus_rl.models.forward import hidden_states
+from openmanus_rl.models.head import log_probs_and_entropy
+from openmanus_rl.models.layout import Tokens
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer, save_model
+from openmanus_rl.models.planner import Planner
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.balance import own_rows
 from openmanus_rl.workers.batching import MicroBatch, iterate_micro_batches, placed, to_responses
 from openmanus_rl.workers.dispatch import Dispatch, dispatch
+from openmanus_rl.workers.gap import note_gap, with_deviation
 from openmanus_rl.workers.optim import Optimiser
 from openmanus_rl.workers.parallel import device, rank
+from openmanus_rl.workers.precision import keep_only_inputs, passes_in
 from openmanus_rl.workers.registry import worker
-from openmanus_rl.workers.sharding import load_whole_state, shard, whole_state
+from openmanus_rl.workers.saving import Saving, begin_training_state, copied, read_training_state
+from openmanus_rl.workers.sharding import layers_of, load_whole_state, shard, whole_state
 from openmanus_rl.workers.updates import MetricSums, mini_batches
 
 MODEL_DIRECTORY = "actor"
-OPTIMISER_FILE = "actor_optimiser.pt"
+OPTIMISER_DIRECTORY = "actor_optimiser"
 
 
 class Policy(nn.Module):
@@ -35,11 +43,13 @@ class Policy(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, input_ids: Tensor, position_ids: Tensor, select_mask: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies, as `token_log_probs`; padding stands after the tokens."""
-        return token_log_probs(self.model, input_ids, None, position_ids, select_mask, temperature)
+    def forward(self, tokens: Tokens, before_N: Tensor, labels_N: Tensor, temperature: float) -> tuple[Tensor, ...]:
+        """Log-prob of each label as the token after the place before it, and the entropy there.
+
+        Only those places go through the head: most tokens of an episode are observations.
+        """
+        hidden_ND = hidden_states(self.model.get_decoder(), tokens)[before_N]
+        return log_probs_and_entropy(self.model, hidden_ND, labels_N, temperature)
 
 
 @worker("reference")
@@ -51,10 +61,13 @@ class ReferenceWorker:
             torch.use_deterministic_algorithms(True)
         self.config = config
         self.temperature = config.rollout.temperature
-        self.micro_batch_tokens = config.actor.micro_batch_tokens
         self.model = self._load_model(model_dir)
         self.model.eval()
-        self.policy = Policy(self.model)
+        actor = config.actor
+        self.planner = Planner(self.model.get_decoder(), actor.layout, actor.micro_batch_tokens, device())
+        if config.actor.gradient_checkpointing:
+            keep_only_inputs(layers_of(self.model))
+        self.policy = self._make_policy()
         shard(self.policy, self.model)
 
     @dispatch(Dispatch.SPLIT)
@@ -64,15 +77,19 @@ class ReferenceWorker:
         data = placed(data)
         mask = data.batch["response_mask"]
         log_probs, entropy = (torch.zeros(mask.shape, device=mask.device) for _ in range(2))
-        for micro in iterate_micro_batches(data, self.micro_batch_tokens):
+        for micro in iterate_micro_batches(data, self.planner):
             log_probs[micro.rows], entropy[micro.rows] = self._forward(micro, mask[micro.rows])
         return DataProto.from_dict({"log_probs": log_probs.cpu(), "entropy": entropy.cpu()})
 
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         return load_causal_lm(model_dir)
 
+    def _make_policy(self) -> Policy:
+        return Policy(self.model)
+
     def _forward(self, micro: MicroBatch, response_mask: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs, entropy = self.policy(micro.input_ids, micro.position_ids, micro.sampled, self.temperature)
+        with passes_in(self.config.actor):
+            log_probs, entropy, *_ = self.policy(micro.tokens, micro.before, micro.labels, self.temperature)
         return to_responses(log_probs, micro, response_mask), to_responses(entropy, micro, response_mask)
 
 
@@ -87,7 +104,8 @@ class ActorWorker(ReferenceWorker):
         self.loss = find_loss(config.algorithm.loss)
         self.loss_options = loss_options(config.algorithm.loss, config.algorithm.loss_options)
         steps = config.trainer.steps * config.actor.epochs * config.actor.mini_batches
-        self.optimiser = Optimiser(self.model, config.actor, steps)
+        self.optimiser = Optimiser(self._learner(), config.actor, steps, Path(config.trainer.cache_dir))
+        self.saving = Saving()
 
     @property
     def has_adapters(self) -> bool:
@@ -110,19 +128,19 @@ class ActorWorker(ReferenceWorker):
         """
         metrics = MetricSums()
         with lora.dropout_on(self.model) if self.has_adapters else nullcontext():
-            for mini in mini_batches(data, self.config.actor, seed):
-                self._accumulate_gradient(mini, metrics)
+            for number, mini in enumerate(mini_batches(data, self.config.actor, seed)):
+                self._accumulate_gradient(mini, metrics, weights_unchanged=number == 0)
                 metrics.add("actor/grad_norm", self.optimiser.step(), 1)
-        return DataProto(meta_info={"metrics": {**metrics.means(), "actor/lr": self.optimiser.lr}})
+        return DataProto(meta_info={"metrics": {**with_deviation(metrics.means()), "actor/lr": self.optimiser.lr}})
 
     @dispatch(Dispatch.SAME)
     @torch.no_grad()
     def score(self, ids: list[int], temperature: float) -> list[float]:
-        """Log-probs of `ids[1:]`: what an engine with the same weights must find too."""
-        input_ids = torch.tensor([ids], device=device())
-        positions = torch.arange(len(ids), device=device())[None]
-        log_probs, _ = self.policy(input_ids, positions, positions > 0, temperature)
-        scores: list[float] = log_probs[0, 1:].tolist()
+        """Log-probs of `ids[1:]` in float32: what an engine with the same weights must find too."""
+        tokens = torch.tensor(ids, device=device())
+        before = torch.arange(len(ids) - 1, device=device())
+        log_probs, *_ = self.policy(Tokens.of(tokens[None]), before, tokens[1:], temperature)
+        scores: list[float] = log_probs.tolist()
         return scores
 
     @dispatch(Dispatch.SAME)
@@ -141,15 +159,23 @@ class ActorWorker(ReferenceWorker):
 
     @dispatch(Dispatch.SAME)
     def save(self, checkpoint: Path) -> None:
-        """`actor/`, a Hugging Face directory or peft's, and beside it the optimiser's state; rank 0 writes."""
-        weights, state = self.weights(), self.optimiser.state_dict()
-        if rank() != 0:
-            return
-        if self.has_adapters:
-            lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, checkpoint / MODEL_DIRECTORY)
-        else:
-            save_model(self.model, self.tokenizer, checkpoint / MODEL_DIRECTORY, weights)
-        torch.save(state, checkpoint / OPTIMISER_FILE)
+        """Begin to write `actor/`, a Hugging Face directory or peft's, and beside it what training goes on with.
+
+        A copy is taken at once; `saved` waits for the rest.
+        """
+        weights, directory = copied(self.weights()), checkpoint / MODEL_DIRECTORY
+        if rank() == 0 and self.has_adapters:
+            self.saving.begin(
+                lambda: lora.save_adapters(self.model, weights, self.model_dir, self.tokenizer, directory)
+            )
+        elif rank() == 0:
+            self.saving.begin(lambda: save_model(self.model, self.tokenizer, directory, weights))
+        begin_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    async def saved(self) -> None:
+        """Until what `save` began is written."""
+        await asyncio.to_thread(self.saving.wait)
 
     @dispatch(Dispatch.SAME)
     def load(self, checkpoint: Path) -> None:
@@ -159,7 +185,16 @@ class ActorWorker(ReferenceWorker):
             load_whole_state(self.model, lora.named_for_module(lora.read_adapters(directory)))
         else:
             load_whole_state(self.model, load_causal_lm(str(directory)).state_dict())
-        self.optimiser.load_state_dict(torch.load(checkpoint / OPTIMISER_FILE, weights_only=True))
+        read_training_state(self.saving, self.optimiser, checkpoint / OPTIMISER_DIRECTORY)
+
+    @dispatch(Dispatch.SAME)
+    def scale_lr(self, factor: float) -> None:
+        """Learn with another step from here on."""
+        self.optimiser.scale_lr(factor)
+
+    def _learner(self) -> nn.Module:
+        """Whose weights the optimiser changes."""
+        return self.model
 
     def _load_model(self, model_dir: str) -> PreTrainedModel:
         model = super()._load_model(model_dir)
@@ -167,32 +202,61 @@ class ActorWorker(ReferenceWorker):
             lora.add_adapters(model, self.config.model.lora, self.config.trainer.seed)
         return model
 
-    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums) -> None:
-        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch."""
+    def _accumulate_gradient(self, mini: DataProto, metrics: MetricSums, weights_unchanged: bool = False) -> None:
+        """Add this rank's share of the mini-batch's gradient; the denominators are those of the whole mini-batch.
+
+        While the update has not yet changed the weights, the log-probs that the loss needs also tell how far the
+        engine's are from them.
+        """
         mini = placed(mini)
-        columns, algorithm = mini.batch, self.config.algorithm
+        columns = mini.batch
         denominators = Denominators.of(
             columns["response_mask"], columns["episode_index"], length_norm=self.config.agent.max_episode_tokens
         )
-        for micro in iterate_micro_batches(mini, self.micro_batch_tokens, own_rows(mini)):
-            mask = columns["response_mask"][micro.rows]
-            log_probs, entropy = self._forward(micro, mask)
-            token_loss = self.loss(
-                LossInputs(log_probs, columns["old_log_probs"][micro.rows], columns["advantages"][micro.rows], mask),
-                self.loss_options,
-            )
-            tokens = int(mask.sum())
-            policy_loss = token_loss.loss_RT
-            if "correction_weights" in columns:
-                policy_loss = policy_loss * columns["correction_weights"][micro.rows]
-            total = policy_loss - self.config.actor.entropy_coefficient * entropy
-            if algorithm.kl.where == "loss":
-                kl = kl_estimate(log_probs, columns["ref_log_prob"][micro.rows], algorithm.kl.kind)
-                total = total + algorithm.kl.coefficient * kl
-                metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
-            loss = aggregate(total, mask, algorithm.aggregation, denominators.select(micro.rows))
+        for micro in iterate_micro_batches(mini, self.planner, own_rows(mini)):
+            rows = columns[micro.rows]
+            loss, log_probs = self._loss(micro, rows, denominators.select(micro.rows), metrics)
+            if weights_unchanged:
+                mask = rows["response_mask"]
+                trainer = self._without_dropout(log_probs, micro, mask)
+                note_gap(metrics, rows["rollout_log_probs"][mask], trainer[mask])
             loss.backward()
-            metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
-            metrics.add("actor/entropy", entropy.detach().sum(), tokens)
-            for name, value in token_loss.sums.items():
-                metrics.add(f"actor/{name}", value, tokens)
+            metrics.add("perf/token_reuse", micro.row_tokens, micro.computed)
+
+    def _loss(
+        self, micro: MicroBatch, columns: TensorDict, denominators: Denominators, metrics: MetricSums
+    ) -> tuple[Tensor, Tensor]:
+        """The micro-batch's part of the loss, and its log-probs; `columns` and `denominators` are those of its rows."""
+        log_probs, entropy = self._forward(micro, columns["response_mask"])
+        return self._policy_loss(log_probs, entropy, columns, denominators, metrics), log_probs
+
+    def _policy_loss(
+        self, log_probs: Tensor, entropy: Tensor, columns: TensorDict, denominators: Denominators, metrics: MetricSums
+    ) -> Tensor:
+        algorithm, mask = self.config.algorithm, columns["response_mask"]
+        tokens = int(mask.sum())
+        token_loss = self.loss(
+            LossInputs(log_probs, columns["old_log_probs"], columns["advantages"], mask), self.loss_options
+        )
+        policy_loss = token_loss.loss_RT
+        if "correction_weights" in columns:
+            policy_loss = policy_loss * columns["correction_weights"]
+        total = policy_loss
+        if self.config.actor.entropy_coefficient:
+            total = total - self.config.actor.entropy_coefficient * entropy
+        if algorithm.kl.where == "loss":
+            kl = kl_estimate(log_probs, columns["ref_log_prob"], algorithm.kl.kind)
+            total = total + algorithm.kl.coefficient * kl
+            metrics.add("actor/kl_loss", kl.detach()[mask].sum(), tokens)
+        metrics.add("actor/pg_loss", policy_loss.detach()[mask].sum(), tokens)
+        metrics.add("actor/entropy", entropy.detach().sum(), tokens)
+        for name, value in token_loss.sums.items():
+            metrics.add(f"actor/{name}", value, tokens)
+        return aggregate(total, mask, algorithm.aggregation, denominators)
+
+    def _without_dropout(self, log_probs: Tensor, micro: MicroBatch, mask: Tensor) -> Tensor:
+        """The log-probs as an engine computes them; once more, if these come from adapters that dropped inputs."""
+        if not (self.has_adapters and self.config.model.lora.dropout):
+            return log_probs.detach()
+        with torch.no_grad(), lora.dropout_off(self.model):
+            return self._forward(micro, mask)[0]

@@ -1,18 +1,17 @@
-"""Rows over ranks so that none waits long for the others."""
+"""Rows over ranks so that none waits long for the others, and rows that begin alike stay together."""
 
 import heapq
 from collections.abc import Sequence
 
 import torch
 
+from openmanus_rl.models.trie import Trie
 from openmanus_rl.protocol import DataProto
+from openmanus_rl.workers.batching import token_rows
 from openmanus_rl.workers.parallel import rank, rank_count
 
-
-def token_costs(data: DataProto) -> list[float]:
-    """What each row costs to compute: its tokens, padding left out."""
-    costs: list[float] = data.batch["attention_mask"].sum(dim=1).double().tolist()
-    return costs
+CLOSE = 1.05
+"""A rank may have this many times an equal part before trees are cut to divide better."""
 
 
 def balanced_shares(costs: Sequence[float], ranks: int) -> list[list[int]]:
@@ -29,6 +28,35 @@ def balanced_shares(costs: Sequence[float], ranks: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
+def tree_shares(trie: Trie, ranks: int) -> list[list[int]]:
+    """Every row once: the rows of each rank, ascending, with whole trees on a rank and about equal tokens to compute.
+
+    Where that does not divide well, trees are cut, first where least is shared, until it does or no cut helps.
+    """
+    best: list[list[int]] = []
+    least = float("inf")
+    for cut_below in sorted({shared + 1 for shared in (0, *trie.shared)}):
+        trees = trie.trees(cut_below)
+        costs = [float(tree.tokens) for tree in trees]
+        shares = balanced_shares(costs, ranks)
+        load = max(sum(costs[tree] for tree in share) for share in shares)
+        if load < least:
+            best = [sorted(row for tree in share for row in trees[tree].order) for share in shares]
+            least = load
+        if least <= CLOSE * trie.tokens / ranks:
+            break
+    return best
+
+
+def shares(data: DataProto, ranks: int) -> list[list[int]]:
+    """The rows of each rank; where a batch says how long rows are but not which tokens they have, by length alone."""
+    if "input_ids" in data.batch:
+        return tree_shares(Trie.of(token_rows(data)), ranks)
+    return balanced_shares(data.batch["attention_mask"].sum(dim=1).double().tolist(), ranks)
+
+
 def own_rows(data: DataProto) -> torch.Tensor:
     """The rows that this rank computes of a batch that every rank has."""
-    return torch.tensor(balanced_shares(token_costs(data), rank_count())[rank()], dtype=torch.long)
+    if rank_count() == 1:
+        return torch.arange(len(data))
+    return torch.tensor(shares(data, rank_count())[rank()], dtype=torch.long)

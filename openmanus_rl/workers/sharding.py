@@ -25,7 +25,7 @@ def shard(root: nn.Module, language_model: PreTrainedModel) -> None:
         root.to(device())
         return
     mesh = init_device_mesh(device().type, (rank_count(),))
-    for layer in _layers(language_model):
+    for layer in layers_of(language_model):
         fully_shard(layer, mesh=mesh)
     fully_shard(root, mesh=mesh, reshard_after_forward=True)
     for module in root.modules():
@@ -77,7 +77,7 @@ def placed_like(tensor: Tensor, other: Tensor) -> Tensor:
     return copied
 
 
-def _layers(model: PreTrainedModel) -> list[nn.Module]:
+def layers_of(model: PreTrainedModel) -> list[nn.Module]:
     """The repeated blocks, which Hugging Face names in every model's class."""
     names = set(model._no_split_modules or ())
     return [module for module in model.modules() if type(module).__name__ in names]

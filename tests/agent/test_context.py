@@ -35,9 +35,9 @@ def test_a_window_grows_to_twice_its_turns_and_starts_anew_with_half_of_them(mod
     first, second, *_ = episode.segments
     opening = TEMPLATES["react"].opening("up", f"native: 0 of 100\n\n{left_out(2)}\n\nnative: 2 of 100")
     prompt = here.renderer.prompt_ids(opening)
-    assert second.ids[: len(prompt)] == prompt
-    kept = first.ids[first.turns[2].start :] + here.renderer.append_ids(True, "native: 4 of 100")
-    assert second.ids[len(prompt) : second.prompt_length] == kept, (
+    assert list(second.ids[: len(prompt)]) == prompt
+    kept = list(first.ids[first.turns[2].start :]) + here.renderer.append_ids(True, "native: 4 of 100")
+    assert list(second.ids[len(prompt) : second.prompt_length]) == kept, (
         "the turns are shown by the tokens they were sampled as"
     )
 
@@ -77,9 +77,10 @@ def test_a_summary_is_asked_for_in_the_old_segment_and_begins_the_new_one(models
     assert last.summary is None
     assert (summary.kind, summary.action, len(summary.token_ids) <= 6) == ("summary", None, True)
     asked = here.renderer.append_ids(True, SUMMARY_REQUEST)
-    assert first.ids[first.turns[1].end :] == asked + summary.token_ids
+    assert list(first.ids[first.turns[1].end :]) == [*asked, *summary.token_ids]
     opening = f"native: 0 of 100\n\n{notes(2, summary.text)}\n\nnative: 2 of 100"
-    assert second.ids[: second.prompt_length] == here.renderer.prompt_ids(TEMPLATES["react"].opening("up", opening))
+    prompt = here.renderer.prompt_ids(TEMPLATES["react"].opening("up", opening))
+    assert list(second.ids[: second.prompt_length]) == prompt
     rows = episodes_to_rows([episode], 0)
     assert_only_sampled_tokens_train(rows)
     acted = [sum(len(turn.token_ids) for turn in segment.turns) for segment in episode.segments]

@@ -20,7 +20,7 @@ def between(episode: Episode, turn: int) -> list[int]:
     (segment,) = episode.segments
     turns = segment.turns
     following = turns[turn + 1].start if turn + 1 < len(turns) else len(segment.ids)
-    return segment.ids[turns[turn].end : following]
+    return list(segment.ids[turns[turn].end : following])
 
 
 def test_every_prompt_is_the_one_before_with_what_was_sampled_and_seen(models):
@@ -35,7 +35,7 @@ def test_every_prompt_is_the_one_before_with_what_was_sampled_and_seen(models):
         for (prompt, sampled), (later_prompt, _) in pairwise(asked):
             assert later_prompt[: len(prompt) + len(sampled)] == prompt + sampled
             assert len(later_prompt) > len(prompt) + len(sampled)
-    whole = sorted(episode.segments[0].ids for episode in episodes)
+    whole = sorted(list(episode.segments[0].ids) for episode in episodes)
     last_prompts = sorted(asked[-1][0] + asked[-1][1] for asked in sessions.values())
     assert [ids[: len(prompt)] for ids, prompt in zip(whole, last_prompts, strict=True)] == last_prompts
 
@@ -64,7 +64,7 @@ def test_sampled_tokens_stay_as_they_are_where_their_text_would_be_encoded_other
         respelt = [(start, ids) for start, ids, text in turns if here.renderer.encode_content(text) != ids]
     assert respelt, "the test needs a turn whose text has another spelling"
     for start, ids in respelt:
-        assert episode.segments[0].ids[start : start + len(ids)] == ids
+        assert list(episode.segments[0].ids[start : start + len(ids)]) == ids
 
 
 def test_a_turn_keeps_what_the_engine_said_and_what_the_world_made_of_it(models):
@@ -72,8 +72,8 @@ def test_a_turn_keeps_what_the_engine_said_and_what_the_world_made_of_it(models)
         here.agent.run(here.engine.update_weights(None, 7))
         (episode,) = here.agent.play([request("up", temperature=1.0, seed=5)])
         completions = [completion for _, _, completion in here.engine.heard]
-    assert [turn.token_ids for turn in episode.turns] == [completion.token_ids for completion in completions]
-    assert [turn.log_probs for turn in episode.turns] == [completion.log_probs for completion in completions]
+    assert [list(turn.token_ids) for turn in episode.turns] == [completion.token_ids for completion in completions]
+    assert [list(turn.log_probs) for turn in episode.turns] == [completion.log_probs for completion in completions]
     assert {version for turn in episode.turns for version in turn.versions} == {7}
     assert [turn.action for turn in episode.turns] == ["up", "up", "up"]
     assert [turn.reward for turn in episode.turns] == [1.0, 2.0, 3.0]
@@ -89,8 +89,8 @@ def test_the_prompt_is_the_task_and_the_first_observation(models):
         (own,) = here.agent.play([request("")])  # without a prompt, a task is introduced by its world
         prompt = here.renderer.prompt_ids(TEMPLATES["react"].opening("up", "native: 1 of 3"))
         own_prompt = here.renderer.prompt_ids(TEMPLATES["react"].opening("Count to 3. Actions: up.", "native: 0 of 3"))
-    assert episode.segments[0].ids[: episode.segments[0].prompt_length] == prompt
-    assert own.segments[0].ids[: own.segments[0].prompt_length] == own_prompt
+    assert list(episode.segments[0].ids[: episode.segments[0].prompt_length]) == prompt
+    assert list(own.segments[0].ids[: own.segments[0].prompt_length]) == own_prompt
 
 
 def test_between_two_turns_stands_the_observation_and_the_end_of_turn_only_where_it_was_not_sampled(models):
@@ -141,7 +141,7 @@ def test_what_is_sampled_after_the_end_of_an_answer_is_cut_off_and_not_trained(m
         (episode,) = here.agent.play([request("up")])
         sampled = [completion.token_ids for _, _, completion in here.engine.heard]
     for turn, whole in zip(episode.turns, sampled, strict=True):
-        assert turn.token_ids == whole[:-1]
+        assert list(turn.token_ids) == whole[:-1]
         assert whole[-1] == here.renderer.end_of_turn_id
         assert (turn.action, turn.finish) == ("up", "stop")
     assert between(episode, 0) == here.renderer.append_ids(False, "native: 1 of 100")

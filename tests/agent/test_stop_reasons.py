@@ -31,6 +31,7 @@ FAR = {"goal": 100}
         ("env_timeout", False, False),
         ("engine_failure", False, False),
         ("reward_failure", False, False),
+        ("deadline", False, False),
         ("aborted", False, False),
     ],
 )
@@ -40,7 +41,7 @@ def test_what_follows_from_a_stop_reason_is_the_designs_table(reason, is_sample,
 
 
 def test_the_table_leaves_no_reason_out():
-    assert len(StopReason) == 11
+    assert len(StopReason) == 12
 
 
 def bootstrap_flag(episode):
@@ -176,22 +177,22 @@ def test_engine_failure_when_the_weights_are_not_finite(models):
     assert "not finite" in episode.failure
 
 
-def test_aborted_when_the_world_is_too_slow_for_the_episodes_time(models):
+def test_deadline_when_the_world_is_too_slow_for_the_episodes_time(models):
     """Each of the turns takes 0.2 s or more, so they cannot all fit."""
     limits = RolloutLimits(episode_timeout=1.0, retries=0)
     with setting(models / "obedient", options=FAR, agent={"max_turns": 30}, rollout=limits) as here:
         (episode,) = here.agent.play([request("doze")])
         assert here.open_sessions() == 0
-    assert episode.stop_reason is StopReason.ABORTED
+    assert episode.stop_reason is StopReason.DEADLINE
     assert "longer than 1 s" in episode.failure or "deadline" in episode.failure
 
 
-def test_aborted_when_the_engine_is_too_slow_for_the_episodes_time(models):
+def test_deadline_when_the_engine_is_too_slow_for_the_episodes_time(models):
     with setting(models / "obedient", options=FAR, rollout=RolloutLimits(episode_timeout=0.4, retries=0)) as here:
         here.model.register_forward_pre_hook(lambda *_: time.sleep(0.1))
         (episode,) = here.agent.play([request("up")])
         assert here.open_sessions() == 0
-    assert episode.stop_reason is StopReason.ABORTED
+    assert episode.stop_reason is StopReason.DEADLINE
 
 
 def test_aborted_when_someone_aborts_the_session(models):

@@ -51,7 +51,7 @@ def test_every_answer_acts_in_a_world_of_its_own_and_one_of_them_is_taken(models
     episode, heard = played(models, BestOfN(n=4))
     assert len(heard) == 4 * len(episode.turns)
     for index, turn in enumerate(episode.turns):
-        assert turn.token_ids in heard[4 * index : 4 * index + 4]
+        assert list(turn.token_ids) in heard[4 * index : 4 * index + 4]
     assert len(set(Likes.steps)) == len(Likes.steps), "no world acted twice from one state: none was shared"
     assert len({world for world, _ in Likes.steps}) > len(episode.turns)
     assert episode.stop_reason in (StopReason.DONE, StopReason.MAX_TURNS)

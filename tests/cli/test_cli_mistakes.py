@@ -93,7 +93,7 @@ def test_eval_of_a_run_without_a_checkpoint_is_refused(cli, grpo_run, tmp_path):
 
 
 def test_eval_of_nothing_says_what_it_needs(cli):
-    assert_mistake(cli("eval"), "eval needs a model or --policy.")
+    assert_mistake(cli("eval"), "eval needs one of a model, --policy and --endpoint.")
 
 
 def test_eval_of_a_directory_that_is_not_there_names_it(cli, tmp_path):

@@ -29,3 +29,28 @@ def test_a_task_that_the_world_does_not_have_is_named(cli):
     result = cli("play", "wordle", "--task", "999999999")
     assert result.code == 2
     assert "wordle has no training task 999999999" in result.err
+
+
+def test_a_person_sits_in_for_the_agent_and_sees_its_prompt_and_what_is_read(cli):
+    answers = "Thought: hm\n\nThought: a wall?\nAction: up\n\n?\n"
+    shown = cli("play", "maze", "--template", "react", stdin=answers)
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith("[system]\n")
+    assert "Answer with Thought: and Action:\n\n[user]\n" in shown.out
+    assert "=> not readable: the answer has no line that starts with Action:" in shown.out
+    assert "[user]\nInvalid answer: the answer has no line that starts with Action:.\n" in shown.out
+    assert "=> read as action: up\n=> reward -0.10" in shown.out
+    assert "the expert would write:\nThought: go\nAction: " in shown.out
+
+
+def test_a_person_sees_the_very_prompt_of_a_model(cli, grpo_run):
+    shown = cli("play", "maze", "--template", "react", "--model", str(grpo_run / "initial_model"), stdin="")
+    assert shown.code == 0, shown.err
+    assert "<|" in shown.out.splitlines()[0], "with the tokens that its chat template puts around a message"
+    assert " tokens\n" in shown.out
+
+
+def test_a_model_without_a_template_is_a_mistake(cli):
+    result = cli("play", "maze", "--model", "somewhere")
+    assert result.code == 2
+    assert "Add --template react" in result.err

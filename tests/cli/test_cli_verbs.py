@@ -25,10 +25,11 @@ def assert_done(result):
 @pytest.mark.parametrize(
     ("verb", "told"),
     [
-        ([], ["train", "sft", "eval", "play", "env", "data", "models"]),
+        ([], ["train", "sft", "eval", "export", "play", "env", "data", "models"]),
         (["train"], ["--env_name", "--num_servers", "--base_port", "--data_dir", "--model", "--exp_name_suffix"]),
         (["sft"], ["--output", "--data"]),
         (["eval"], ["--policy", "--split", "--json"]),
+        (["export"], ["--output", "--merge-lora", "--best"]),
         (["play"], ["--task"]),
         (["env", "serve"], ["--port", "--host"]),
         (["data", "build"], ["--train", "--options"]),

@@ -44,13 +44,14 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
-    r"openmanus-rl eval .*": ["--n", "2"],
+    r"openmanus-rl eval (?!--endpoint).*": ["--n", "2"],
+    r"openmanus-rl export .*": [],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
-    r"openmanus-rl sft .*": TINY_MODEL,
+    r"openmanus-rl sft (?!--data solved).*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl plan( .*)?": TINY_RUN,
-    r"openmanus-rl train .*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
+    r"openmanus-rl train (?!agent\.program).*[a-z](\.py)?:[a-zA-Z].*": TINY_RUN,
     r"openmanus-rl train.*": ["--print-config"],
 }
 """Commands that are run in this process, and what is added to make them small. The first that fits counts.
@@ -77,6 +78,10 @@ COVERED = {
     r"openmanus-rl env serve (maze|textcraft|wordle)": (
         "tests/envs/test_agentgym_routes.py::test_create_and_reset_answer_with_the_keys_of_their_family"
     ),
+    r"openmanus-rl (eval --endpoint|sft --data solved).*": (
+        "tests/trainer/test_endpoint_evaluation.py::test_what_a_model_behind_an_endpoint_solved_can_be_fine_tuned_on"
+    ),
+    r"python bench/rollout\.py.*": "tests/agent/test_rollout_bench.py::test_the_bench_of_the_rollout_runs",
     r"openmanus-rl env check .*": "tests/envs/test_check.py::test_every_built_in_world_passes",
     r"openmanus-rl env (record|replay) .*": (
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"

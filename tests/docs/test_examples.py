@@ -145,6 +145,7 @@ def test_the_curious_actor_likes_rare_answers_and_remembers_them(model_dir, tmp_
     assert curiosity(actor) == pytest.approx(first)
     assert not data.batch["advantages"].any(), "the batch is the caller's"
     actor.save(tmp_path)
+    actor.saved()
     second = curiosity(actor)
     assert second < 0.7 * first
     resumed = WorkerGroup(find_worker(CURIOUS), ThisProcess(), "actor", model_dir=str(model_dir), config=config)

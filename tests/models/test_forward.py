@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from openmanus_rl.models.forward import check_head, micro_batches, token_log_probs
+from openmanus_rl.models.forward import token_log_probs
+from openmanus_rl.models.head import check_head
+from openmanus_rl.models.layout import micro_batches
 from openmanus_rl.models.load import load_causal_lm
 
 

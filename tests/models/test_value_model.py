@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.layout import Tokens
 from openmanus_rl.models.load import load_causal_lm
 from openmanus_rl.models.value import ValueModel
 
 IDS = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]])
-MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
-POSITIONS = torch.tensor([[0, 1, 2, 3], [0, 1, 1, 1]])
+ROWS = Tokens.of(IDS)
 
 
 def trained(model: ValueModel) -> ValueModel:
@@ -15,16 +15,16 @@ def trained(model: ValueModel) -> ValueModel:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     with torch.no_grad():
         model.head.weight.fill_(0.1)
-    (model(IDS, MASK, POSITIONS) - 1.0).pow(2).mean().backward()
+    (model(ROWS) - 1.0).pow(2).mean().backward()
     optimizer.step()
     return model
 
 
 def test_a_new_critic_says_zero_everywhere_in_float32(tiny_directory):
     model = ValueModel.load(tiny_directory, dtype="bfloat16")
-    values = model(IDS, MASK, POSITIONS)
+    values = model(ROWS)
     assert values.dtype == torch.float32
-    assert values.shape == IDS.shape
+    assert values.shape == (IDS.numel(),)
     assert torch.count_nonzero(values) == 0
 
 
@@ -33,7 +33,7 @@ def test_a_critic_from_a_module_equals_one_from_its_directory(tiny_directory):
     loaded = ValueModel.load(tiny_directory)
     for model in (built, loaded):
         torch.nn.init.constant_(model.head.weight, 0.1)
-    assert torch.equal(built(IDS, MASK, POSITIONS), loaded(IDS, MASK, POSITIONS))
+    assert torch.equal(built(ROWS), loaded(ROWS))
 
 
 def test_training_the_critic_does_not_touch_the_policy(tiny_directory):
@@ -48,15 +48,15 @@ def test_a_saved_critic_loads_again_equal(tiny_directory, tmp_path):
     critic = trained(ValueModel.load(tiny_directory))
     critic.save(tmp_path / "critic")
     again = ValueModel.load(tmp_path / "critic")
-    values = critic(IDS, MASK, POSITIONS)
+    values = critic(ROWS)
     assert torch.count_nonzero(values) == values.numel()
-    assert torch.equal(again(IDS, MASK, POSITIONS), values)
+    assert torch.equal(again(ROWS), values)
 
 
 def test_padding_does_not_change_a_value(tiny_directory):
     critic = trained(ValueModel.load(tiny_directory))
-    alone = critic(IDS[1:, :2], MASK[1:, :2], POSITIONS[1:, :2])
-    torch.testing.assert_close(critic(IDS, MASK, POSITIONS)[1:, :2], alone)
+    alone = critic(Tokens.of(IDS[1:, :2]))
+    torch.testing.assert_close(critic(ROWS)[4:6], alone)
 
 
 def test_a_critic_without_a_model_is_refused(tmp_path):

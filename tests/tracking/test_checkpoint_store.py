@@ -3,21 +3,40 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from openmanus_rl.errors import UserError
-from openmanus_rl.tracking.checkpoints import CheckpointStore, find_damage, has_checkpoints, latest_checkpoint
+from openmanus_rl.tracking.checkpoints import (
+    CheckpointStore,
+    best_checkpoint,
+    find_damage,
+    has_checkpoints,
+    latest_checkpoint,
+)
 
 
 def writer(content):
-    def write(directory: Path) -> None:
-        (directory / "model").mkdir()
-        (directory / "model" / "weights.bin").write_bytes(content)
+    def stage(directory: Path) -> Callable[[], None]:
         (directory / "trainer.json").write_text("{}")
 
-    return write
+        def complete() -> None:
+            (directory / "model").mkdir()
+            (directory / "model" / "weights.bin").write_bytes(content)
+
+        return complete
+
+    return stage
+
+
+def saved(store, step, stage, success=None):
+    """Save to the end; the checkpoint's directory."""
+    store.save(step, stage, success)
+    store.wait()
+    return store.directory / f"step_{step:06d}"
 
 
 def names(directory):
@@ -30,8 +49,8 @@ def content(checkpoint):
 
 def test_the_newest_checkpoint_is_found_with_its_content(tmp_path):
     store = CheckpointStore(tmp_path, keep=2)
-    store.save(10, writer(b"ten"))
-    store.save(20, writer(b"twenty"))
+    saved(store, 10, writer(b"ten"))
+    saved(store, 20, writer(b"twenty"))
     latest = store.latest()
     assert (latest.step, content(latest), latest.skipped) == (20, b"twenty", ())
     assert latest.path.name == "step_000020"
@@ -45,8 +64,60 @@ def test_an_empty_store_has_no_latest(tmp_path):
 def test_only_the_last_k_are_kept(tmp_path):
     store = CheckpointStore(tmp_path, keep=2)
     for step in (10, 20, 30):
-        store.save(step, writer(b"x"))
+        saved(store, step, writer(b"x"))
     assert names(tmp_path) == ["step_000020", "step_000030"]
+
+
+def test_the_best_by_success_is_kept_beside_the_last_k_and_the_newest_of_equals(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1)
+    for step, success in ((10, 0.5), (20, 0.9), (30, None), (40, 0.9), (50, 0.4)):
+        saved(store, step, writer(b"x"), success)
+    assert names(tmp_path) == ["step_000040", "step_000050"]
+    assert best_checkpoint(tmp_path).step == 40
+    assert store.latest().step == 50
+
+
+def test_a_checkpoint_is_written_beside_its_caller_and_the_next_waits_for_it(tmp_path):
+    store, may_end = CheckpointStore(tmp_path, keep=2), threading.Event()
+
+    def stage(directory: Path) -> Callable[[], None]:
+        return lambda: may_end.wait(60) and (directory / "weights.bin").write_bytes(b"slow")
+
+    store.save(10, stage)
+    store.check()
+    assert names(tmp_path) == [".saving_step_000010"], "the caller goes on, and nobody takes it for a checkpoint"
+    may_end.set()
+    store.save(20, writer(b"next"))
+    assert "step_000010" in names(tmp_path)
+    store.close()
+    assert names(tmp_path) == ["step_000010", "step_000020"]
+
+
+def test_what_goes_wrong_in_the_background_is_raised_by_the_next_look(tmp_path):
+    store = CheckpointStore(tmp_path, keep=2)
+
+    def stage(directory: Path) -> Callable[[], None]:
+        def complete() -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        return complete
+
+    store.save(10, stage)
+    with pytest.raises(UserError, match=r"step 10 could not be written .*: .*Input/output error"):
+        store.close()
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("moved_to", "reason"), [("step_000030", "it is of step 20"), ("step_000020", "it is of another run (theirs)")]
+)
+def test_a_foreign_checkpoint_is_refused_and_the_one_before_it_used(tmp_path, moved_to, reason):
+    own = CheckpointStore(tmp_path / "own", keep=2, run_id="ours")
+    saved(own, 10, writer(b"ten"))
+    foreign = saved(CheckpointStore(tmp_path / "other", keep=2, run_id="theirs"), 20, writer(b"twenty"))
+    foreign.rename(own.directory / moved_to)
+    latest = own.latest()
+    assert (latest.step, latest.skipped) == (10, (f"{moved_to}: {reason}",))
 
 
 def truncate(path):
@@ -71,8 +142,8 @@ def flip_a_byte(path):
 )
 def test_a_damaged_checkpoint_is_skipped_and_the_reason_told(tmp_path, damage, file, reason):
     store = CheckpointStore(tmp_path, keep=2)
-    store.save(10, writer(b"ten"))
-    damage(store.save(20, writer(b"twenty")).path / file)
+    saved(store, 10, writer(b"ten"))
+    damage(saved(store, 20, writer(b"twenty")) / file)
     latest = store.latest()
     assert (latest.step, content(latest)) == (10, b"ten")
     assert latest.skipped == (f"step_000020: {reason}",)
@@ -80,36 +151,36 @@ def test_a_damaged_checkpoint_is_skipped_and_the_reason_told(tmp_path, damage, f
 
 def test_if_every_checkpoint_is_damaged_nothing_starts_anew_in_silence(tmp_path):
     store = CheckpointStore(tmp_path, keep=2)
-    truncate(store.save(10, writer(b"twenty")).path / "model/weights.bin")
+    truncate(saved(store, 10, writer(b"twenty")) / "model/weights.bin")
     with pytest.raises(UserError, match=r"step_000010: .* has 3 bytes"):
         store.latest()
 
 
 def test_a_damaged_later_checkpoint_never_outlives_a_good_one(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
-    (store.save(60, writer(b"x")).path / "manifest.json").unlink()
-    store.save(55, writer(b"good"))
+    (saved(store, 60, writer(b"x")) / "manifest.json").unlink()
+    saved(store, 55, writer(b"good"))
     assert names(tmp_path) == ["step_000055"]
 
 
 def test_saving_a_step_again_replaces_it(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
-    store.save(10, writer(b"old"))
-    store.save(10, writer(b"new"))
+    saved(store, 10, writer(b"old"))
+    saved(store, 10, writer(b"new"))
     assert content(store.latest()) == b"new"
     assert names(tmp_path) == ["step_000010"]
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
-    store.save(10, writer(b"ten"))
+    saved(store, 10, writer(b"ten"))
 
     def write_to_a_full_disk(directory: Path) -> None:
         (directory / "part.bin").write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(UserError, match=r"step 20 could not be written .*: the disk is full") as raised:
-        store.save(20, write_to_a_full_disk)
+        saved(store, 20, write_to_a_full_disk)
     assert "step 10 is untouched" in raised.value.hint
     assert names(tmp_path) == ["step_000010"]
     assert store.latest().step == 10
@@ -117,7 +188,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path):
 
 def test_a_failed_rename_brings_the_replaced_checkpoint_back(tmp_path, monkeypatch):
     store = CheckpointStore(tmp_path, keep=1)
-    store.save(10, writer(b"old"))
+    saved(store, 10, writer(b"old"))
     rename = Path.rename
 
     def refuse_the_new_one(path, target):
@@ -127,7 +198,7 @@ def test_a_failed_rename_brings_the_replaced_checkpoint_back(tmp_path, monkeypat
 
     monkeypatch.setattr(Path, "rename", refuse_the_new_one)
     with pytest.raises(UserError, match="Input/output error"):
-        store.save(10, writer(b"new"))
+        saved(store, 10, writer(b"new"))
     assert content(store.latest()) == b"old"
     assert names(tmp_path) == ["step_000010"]
 
@@ -137,7 +208,7 @@ def test_a_mistake_in_the_writer_is_not_taken_for_the_users(tmp_path):
         raise KeyError("optimizer")
 
     with pytest.raises(KeyError):
-        CheckpointStore(tmp_path, keep=1).save(10, fail)
+        saved(CheckpointStore(tmp_path, keep=1), 10, fail)
     assert names(tmp_path) == []
 
 
@@ -150,11 +221,13 @@ directory, point, step = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]
 store = checkpoints.CheckpointStore(directory, keep=1)
 
 def write(content):
-    def write_files(path):
-        (path / "weights.bin").write_bytes(content)
-        if content == b"new" and point == "writing":
-            os.kill(os.getpid(), signal.SIGKILL)
-    return write_files
+    def stage(path):
+        def complete():
+            (path / "weights.bin").write_bytes(content)
+            if content == b"new" and point == "writing":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return complete
+    return stage
 
 def kill_before(owner, name, condition=lambda *arguments: True):
     original = getattr(owner, name)
@@ -165,6 +238,7 @@ def kill_before(owner, name, condition=lambda *arguments: True):
     setattr(owner, name, replacement)
 
 store.save(10, write(b"old"))
+store.wait()
 if point == "flush":
     kill_before(checkpoints, "flush")
 if point == "manifest":
@@ -176,6 +250,7 @@ if point == "after rename":
 if point == "removal":
     kill_before(shutil, "rmtree", lambda path, *_: path.name.startswith((".removing_", ".replaced_")) and path.exists())
 store.save(step, write(b"new"))
+store.wait()
 """
 
 
@@ -199,13 +274,13 @@ def test_a_killed_save_leaves_a_checkpoint_that_loads(tmp_path, point, survivor,
     assert (latest.path / "weights.bin").read_bytes() == survivor
     assert latest.skipped == ()
     assert [name for name in names(tmp_path) if name.startswith(".")] == []
-    store.save(30, writer(b"next"))
+    saved(store, 30, writer(b"next"))
     assert names(tmp_path) == ["step_000030"]
 
 
 def test_looking_for_the_latest_changes_nothing(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
-    store.save(10, writer(b"ten"))
+    saved(store, 10, writer(b"ten"))
     (tmp_path / ".saving_step_000020").mkdir()
     assert latest_checkpoint(tmp_path).step == 10
     assert names(tmp_path) == [".saving_step_000020", "step_000010"]

@@ -24,7 +24,9 @@ def start_run(root, resume="auto", overrides=(), checkpoint=True, finished=False
     with RunDirectory(choice.path) as run:
         run.write_config(config(*overrides))
         if checkpoint:
-            CheckpointStore(run.checkpoints, keep=1).save(10, lambda path: None)
+            store = CheckpointStore(run.checkpoints, keep=1)
+            store.save(10, lambda path: lambda: None)
+            store.close()
         if finished:
             run.write_summary({"seed": 0})
     return choice
@@ -48,9 +50,7 @@ def test_a_closed_directory_can_be_opened_again(tmp_path):
 
 def test_a_run_directory_holds_its_config_versions_and_events(tmp_path):
     with RunDirectory(tmp_path / "run") as run:
-        run.write_config(config("trainer.seed=7"))
-        run.write_versions({"run": 7})
-        run.log_event("started")
+        run.begin(config("trainer.seed=7"))
         run.log_event("checkpoint", step=10)
     assert yaml.safe_load(run.config.read_text())["trainer"]["seed"] == 7
     versions = json.loads(run.versions.read_text())
@@ -94,10 +94,16 @@ def test_how_a_run_was_started_does_not_keep_it_from_being_continued(tmp_path):
     assert start_run(tmp_path) == (started.path, True)
 
 
+def test_auto_goes_on_with_a_run_that_was_killed_before_its_first_checkpoint(tmp_path):
+    start_run(tmp_path, checkpoint=False)
+    choice = choose_run_directory(tmp_path, "maze-grpo", config(), "auto")
+    assert (choice.path.name, choice.continues) == ("maze-grpo", True)
+
+
 @pytest.mark.parametrize(
     "earlier",
-    [{"finished": True}, {"checkpoint": False}, {"overrides": ["trainer.seed=1"]}],
-    ids=["finished", "without checkpoint", "other config"],
+    [{"finished": True}, {"overrides": ["trainer.seed=1"]}],
+    ids=["finished", "other config"],
 )
 def test_auto_starts_anew_beside_a_run_that_cannot_be_continued(tmp_path, earlier):
     start_run(tmp_path, **earlier)

@@ -1,5 +1,7 @@
 """The canary: an engine that does not compute with the trainer's weights stops the run, with both numbers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_runs import json_lines
@@ -7,7 +9,7 @@ from tiny_runs import json_lines
 from openmanus_rl.config.schema import RolloutConfig, VllmConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.inference.embedded import EmbeddedEngine
-from openmanus_rl.trainer.canary import CanaryDied, largest_gap, probe, tolerance
+from openmanus_rl.trainer.canary import CanaryDied, check_drift, largest_gap, probe, tolerance
 from openmanus_rl.trainer.run import train
 
 
@@ -59,3 +61,30 @@ def test_weights_that_did_not_arrive_stop_the_run_before_the_next_episode(place,
         train(place.config("trainer.save_every=1"))
     (run,) = place.runs.iterdir()
     assert [line["step"] for line in json_lines(run / "metrics.jsonl")] == [0, 1]
+
+
+def test_a_step_without_an_update_has_no_drift():
+    check_drift({"actor/updated": 0.0}, 0.1)
+
+
+def test_a_gap_that_is_no_number_is_drift():
+    with pytest.raises(CanaryDied, match="nan"):
+        check_drift({"rollout/log_prob_gap_mean": float("nan"), "rollout/log_prob_gap_max": float("nan")}, 0.1)
+
+
+def test_an_engine_whose_log_probs_drift_stops_the_run_after_the_step_is_logged(place, monkeypatch):
+    honest = EmbeddedEngine.generate
+
+    async def drifting(self, *args, **more):
+        completion = await honest(self, *args, **more)
+        if self.version < 2:
+            return completion
+        return replace(completion, log_probs=[value - 0.25 for value in completion.log_probs])
+
+    monkeypatch.setattr(EmbeddedEngine, "generate", drifting)
+    with pytest.raises(CanaryDied, match=r"0\.25 from the trainer's .*trainer\.max_logprob_gap=0\.1"):
+        train(place.config("trainer.max_logprob_gap=0.1", "algorithm.drop_zero_variance_groups=false"))
+    (run,) = place.runs.iterdir()
+    gaps = [line.get("rollout/log_prob_gap_mean") for line in json_lines(run / "metrics.jsonl")]
+    assert gaps == [None, pytest.approx(0, abs=1e-4), pytest.approx(0, abs=1e-4), pytest.approx(0.25, abs=1e-4)]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step_000000", "step_000002"]

@@ -4,9 +4,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "envs"))
+
+from live_service import live_app
 
 from openmanus_rl.config.base import Config
 from openmanus_rl.config.effect import USED_BY
@@ -14,7 +23,7 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.inference.vllm_start import engine_arguments, variables
 from openmanus_rl.trainer.inputs import fine_tune_to
 from openmanus_rl.trainer.run import train
-from openmanus_rl.trainer.standalone import evaluate_model
+from openmanus_rl.trainer.standalone import evaluate_endpoint, evaluate_model
 
 CHECKS = ("openmanus_rl.config.load", "openmanus_rl.config.effect", "openmanus_rl.trainer.checked_config")
 """Where fields are only looked at to complain about them."""
@@ -62,6 +71,12 @@ def read_as_vllm_starts(config: RunConfig) -> None:
         engine_arguments("a model", config, on_cpu)
 
 
+async def answer_up(_: Request) -> JSONResponse:
+    """What an endpoint says that knows one word."""
+    said = {"message": {"role": "assistant", "content": "Action: up"}, "finish_reason": "stop"}
+    return JSONResponse({"choices": [said], "usage": {"total_tokens": 1}})
+
+
 @pytest.fixture(scope="module")
 def reads(shared_place, tmp_path_factory):
     """The keys read by each verb, in runs that between them use every part."""
@@ -77,15 +92,22 @@ def reads(shared_place, tmp_path_factory):
     adapters = ["model.lora.rank=2", "model.lora.target_modules=[q_proj]"]
     with_adapters = place.config(*short, *adapters, "algorithm.kl.where=loss", "trainer.deterministic=true")
     on_ray = place.config(*short, "trainer.executor=ray", "cluster.roles.rollout=main")
+    collapse = ["guard.action=rollback", "guard.lr_factor=0.001", "guard.least_history=1", "rollout.group_size=8"]
+    collapsing = place.config("trainer.steps=2", "data.validation_tasks=4", "actor.lr=0.2", *collapse)
     with recorded_reads() as read["train"]:
+        train(collapsing)
         run = train(kl_in_reward)
         train(kl_in_loss)
         train(with_adapters)
         train(on_ray)
+        train(place.config(*short, "critic.trunk=actor", preset=place.ppo))
         read_as_vllm_starts(with_adapters)
     with recorded_reads() as read["eval"]:
         evaluate_model(kl_in_reward, str(run), "validation", None, None)
         read_as_vllm_starts(kl_in_reward)
+        with live_app(Starlette(routes=[Route("/v1/chat/completions", answer_up, methods=["POST"])])) as url:
+            words = ["rollout.engine=endpoint", f"rollout.endpoint.url={url}/v1", "rollout.endpoint.model=any"]
+            evaluate_endpoint(place.config(*short, *words), "validation", None, None, None)
     with recorded_reads() as read["sft"]:
         fine_tune_to(kl_in_reward, here / "model", None, lambda line: None)
     with recorded_reads() as read["sft --data"]:
@@ -95,7 +117,7 @@ def reads(shared_place, tmp_path_factory):
 
 def test_every_field_of_the_config_is_read(reads):
     # A model in the cache is not built again, so what builds it is seen where sft builds one.
-    unread = ALL_KEYS - reads["train"] - reads["sft"]
+    unread = ALL_KEYS - reads["train"] - reads["sft"] - reads["eval"]
     assert not unread, f"these keys have no effect; wire them or remove them: {sorted(unread)}"
 
 

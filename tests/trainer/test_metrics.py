@@ -25,7 +25,7 @@ def played(
         reason = "no action" if number < invalid else None
         turn = Turn(len(segment.ids), [5] * tokens, [0.0] * tokens, [0] * tokens, "", None, reason, None, reward=0.5)
         segment.turns.append(turn)
-        segment.ids += [5] * tokens
+        segment.ids.extend([5] * tokens)
     extra = {} if difficulty is None else {"difficulty": difficulty}
     return Episode(Task(env, "x_1", extra=extra), 0, 0, 0, [segment], stop, success, scores=dict(scores))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from killed_runs import metrics
 from tiny_runs import PATIENCE, TinyPlace, drawn_tasks, json_lines, server_pids, steps_of, wait_until
 from transformers import AutoModelForCausalLM
 from trying_worlds import arm
@@ -59,18 +60,11 @@ def assert_same_bits(resumed, uninterrupted):
     """Of weights, metrics and episodes; what took how long is another matter."""
     expected = weights(uninterrupted)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in weights(resumed).items())
-    assert numbers(resumed) == numbers(uninterrupted)
+    assert metrics(resumed) == metrics(uninterrupted)
     files = sorted(path.name for path in (uninterrupted / "episodes").iterdir())
     assert files == sorted(path.name for path in (resumed / "episodes").iterdir())
     for name in files:
         assert sampled(resumed / "episodes" / name) == sampled(uninterrupted / "episodes" / name)
-
-
-def numbers(run):
-    return [
-        {name: value for name, value in line.items() if name.partition("/")[0] not in ("time", "perf")}
-        for line in json_lines(run / "metrics.jsonl")
-    ]
 
 
 def sampled(path):
@@ -103,7 +97,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_note(place, stopped_r
     weights_file.write_bytes(weights_file.read_bytes()[:-100])
     resume(place, stopped_run)
     shown = capsys.readouterr().out
-    assert "a damaged checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
+    assert "a checkpoint was passed over: step_000002: actor/model.safetensors has" in shown
     assert "resumed after step 0" in shown
     assert steps_of(stopped_run) == [0, 1, 2, 3, 4]
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tiny_runs import json_lines
+from tiny_runs import drawn_tasks, json_lines
 
 from openmanus_rl.agent.records import read_episodes
 from openmanus_rl.config.load import load_config
@@ -100,3 +100,9 @@ def test_a_run_of_two_worlds_trains_measures_each_and_can_be_evaluated(place):
         assert set(check_changes(directory, more)) == {"trainer.steps", "envs.maze.num_servers"}
         with pytest.raises(UserError, match=r"envs\.wordle\.weight=1\.0; it cannot go on with"):
             check_changes(directory, place.config(*words, "envs.wordle.weight=2"))
+
+    config = place.config(*words, "trainer.steps=3", f"trainer.resume={run}")
+    assert train(config) == run
+    tasks = prepare_tasks(config, "train", config.data.train_tasks)
+    order = [tasks[index].item_id for index in make_sampler(tasks, config).next(12)]
+    assert drawn_tasks(run, [1, 2, 3]) == order, "the third step goes on where the second stopped"

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from openmanus_rl.config.load import config_from_dict
 from openmanus_rl.models.value import ValueModel
-from openmanus_rl.tracking.checkpoints import find_damage
+from openmanus_rl.tracking.checkpoints import best_checkpoint, find_damage
 
 
 @pytest.fixture(params=["grpo", "ppo"])
@@ -36,6 +36,16 @@ def test_metrics_have_one_line_a_step_in_order(run):
     assert all("success/rate" in line and "actor/updated" in line for line in lines[1:])
     assert any(line["actor/updated"] == 1 for line in lines[1:])
     assert all(("critic/vf_loss" in line) == (algorithm(run) == "ppo") for line in lines[1:])
+
+
+def test_every_update_says_how_far_the_engine_was_from_the_trainer_and_of_how_many_tokens_it_is_proven(run):
+    for line in json_lines(run / "metrics.jsonl")[1:]:
+        if line["actor/updated"]:
+            assert 0 <= line["rollout/log_prob_gap_mean"] <= line["rollout/log_prob_gap_max"] < 1e-4
+            assert line["rollout/log_prob_gap_max"] > 0, "two ways to compute differ in their last bits"
+            episodes = json_lines(run / "episodes" / f"train_step_{line['step']:06d}.jsonl")
+            sampled = sum(sum(segment["mask"]) for episode in episodes for segment in episode["segments"])
+            assert 0 < line["actor/proven_tokens"] <= sampled
 
 
 def test_tensorboard_has_the_same_numbers(run):
@@ -99,7 +109,8 @@ def test_the_summary_says_what_came_of_it(run):
 
 def test_the_last_checkpoints_are_whole_and_load_with_transformers(run):
     checkpoints = sorted((run / "checkpoints").iterdir())
-    assert [path.name for path in checkpoints] == ["step_000002", "step_000003"]
+    kept = {"step_000002", "step_000003", best_checkpoint(run / "checkpoints").path.name}
+    assert {path.name for path in checkpoints} == kept
     for path in checkpoints:
         assert find_damage(path) is None
         model = AutoModelForCausalLM.from_pretrained(path / "actor")
@@ -122,4 +133,8 @@ def test_no_environment_server_outlives_its_run(run):
 
 
 def test_what_happened_is_in_the_events(run):
-    assert [line["event"] for line in json_lines(run / "events.jsonl")] == ["started", "finished"]
+    assert [line["event"] for line in json_lines(run / "events.jsonl")] == [
+        "started",
+        *["checkpoint"] * 3,
+        "finished",
+    ]

@@ -1,18 +1,21 @@
 """Work that any number of ranks does alike, so that one process and several can be compared. As a program: one rank."""
 
+import asyncio
 import copy
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, distributed
 
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.models import head
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.workers.actor import ActorWorker, ReferenceWorker
-from openmanus_rl.workers.balance import balanced_shares, token_costs
+from openmanus_rl.workers.balance import shares
 from openmanus_rl.workers.critic import CriticWorker
 from openmanus_rl.workers.parallel import gathered, rank, rank_count
 from openmanus_rl.workers.sharding import whole_state, whole_tensors
@@ -35,13 +38,17 @@ def config(**sections: Any) -> RunConfig:
 
 
 def everything(model_dir: str, critic_dir: str, rows: DataProto, saved: Path, other: Path) -> dict[str, Any]:
-    """All that is compared. `saved` gets a checkpoint; `other`, where it exists, has one of another number of ranks."""
-    return {
-        "actor": actor_results(model_dir, rows, saved, other),
-        "critic": critic_results(critic_dir, rows, saved, other),
-        "lora": lora_results(model_dir, rows, saved, other),
-        "refusal": refusal(model_dir, rows),
-    }
+    """All that is compared. `saved` gets a checkpoint; `other`, where it exists, has one of another number of ranks.
+
+    So few logits at once that most micro-batches go through the head in several slices.
+    """
+    with mock.patch.object(head, "LOGITS_AT_ONCE", 5_000):
+        return {
+            "actor": actor_results(model_dir, rows, saved, other),
+            "critic": critic_results(critic_dir, rows, saved, other),
+            "lora": lora_results(model_dir, rows, saved, other),
+            "refusal": refusal(model_dir, rows),
+        }
 
 
 def actor_results(model_dir: str, rows: DataProto, saved: Path, other: Path) -> dict[str, Any]:
@@ -125,16 +132,18 @@ def refusal(model_dir: str, rows: DataProto) -> str:
 
 
 def save(worker: ActorWorker | CriticWorker, checkpoint: Path) -> None:
-    """A group waits for all ranks, of which the first writes, before it calls them again."""
+    """As a checkpoint is made: everything was written when all ranks have."""
     worker.save(checkpoint)
+    asyncio.run(worker.saved())
     gathered("saved")
 
 
 def after_loading(worker: ActorWorker | CriticWorker, checkpoint: Path, whose: str) -> dict[str, Any]:
     worker.load(checkpoint)
-    state = worker.optimiser.state_dict()
-    adamw = {kind: copied(tensors) for kind, tensors in state["adamw"].items()}
-    return {f"{whose}_weights": copied(whole_state(worker.model)), f"{whose}_optimiser": {**state, "adamw": adamw}}
+    return {
+        f"{whose}_weights": copied(whole_state(worker.model)),
+        f"{whose}_optimiser": copied(whole_tensors(worker.optimiser.tensors())),
+    }
 
 
 def gradient(worker: ActorWorker | CriticWorker, rows: DataProto) -> Tensor:
@@ -146,9 +155,9 @@ def gradient(worker: ActorWorker | CriticWorker, rows: DataProto) -> Tensor:
 
 def split(method: Callable[[DataProto], DataProto], rows: DataProto) -> dict[str, Tensor]:
     """As a group calls it: each rank its share, the answers back in the order of the rows."""
-    shares = balanced_shares(token_costs(rows), rank_count())
-    answers = gathered(method(rows[shares[rank()]]))
-    order = torch.tensor([row for share in shares for row in share]).argsort()
+    divided = shares(rows, rank_count())
+    answers = gathered(method(rows[divided[rank()]]))
+    order = torch.tensor([row for share in divided for row in share]).argsort()
     names = list(answers[0].batch.keys())
     return {name: torch.cat([answer.batch[name] for answer in answers])[order] for name in names}
 

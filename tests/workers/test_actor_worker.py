@@ -16,6 +16,8 @@ from training_cases import (
     tokens_of,
 )
 
+from openmanus_rl.workers.updates import mini_batches
+
 AGGREGATIONS = ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 EVERYTHING = {"kl": {"where": "loss", "coefficient": 0.3}}
 
@@ -49,6 +51,24 @@ def gap(worker, rows):
     mask = rows.batch["response_mask"]
     assert torch.equal(computed[~mask], torch.zeros_like(computed[~mask]))
     return float((computed - rows.batch["rollout_log_probs"])[mask].abs().max())
+
+
+def test_the_gap_of_an_update_is_that_of_its_first_mini_batch_before_the_weights_change(model_dir, batch):
+    noise = 0.1 * torch.randn(batch.batch["response_mask"].shape, generator=torch.Generator().manual_seed(1))
+    batch.batch["rollout_log_probs"] += noise
+    worker = actor_worker(model_dir, mini_batches=2, epochs=2, lr=0.1)
+    config = worker.config.actor
+    first = next(mini_batches(batch, config, 7))
+    mask = first.batch["response_mask"]
+    before = worker.compute_log_prob(first).batch["log_probs"]
+    expected = (before - first.batch["rollout_log_probs"])[mask].abs()
+    metrics = worker.update_actor(batch, 7).meta_info["metrics"]
+    assert metrics["rollout/log_prob_gap_mean"] == pytest.approx(float(expected.mean()), rel=1e-4)
+    assert metrics["rollout/log_prob_gap_max"] == pytest.approx(float(expected.max()), rel=1e-4)
+    engine, trainer = (columns[mask].exp() for columns in (first.batch["rollout_log_probs"], before))
+    apart = (engine - trainer).abs()
+    for name, value in (("mean", apart.mean()), ("max", apart.max()), ("std", apart.std(unbiased=False))):
+        assert metrics[f"training/rollout_probs_diff_{name}"] == pytest.approx(float(value), rel=1e-3)
 
 
 def test_the_rollouts_of_these_tests_have_several_turns_and_prompts_and_observations(batch):
@@ -219,6 +239,7 @@ def test_metrics_are_means_over_the_tokens_however_they_are_batched(model_dir, b
         for tokens in (8192, 100)
     )
     assert one.keys() == many.keys()
+    assert one.pop("perf/token_reuse") > 0, "which is about how they are batched"
     for name, value in one.items():
         assert many[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
@@ -228,6 +249,7 @@ def test_a_saved_actor_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = actor_worker(model_dir, **config)
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
 
     resumed = actor_worker(model_dir, **config)
     shared_with_the_engine = resumed.model.get_output_embeddings().weight

@@ -4,6 +4,7 @@ import pytest
 import torch
 from training_cases import critic_worker, distance, in_row, more_padding, parameters, run_config, tokens_of
 
+from openmanus_rl.models.layout import Tokens
 from openmanus_rl.workers.critic import CriticWorker
 
 
@@ -17,7 +18,7 @@ def test_values_stand_before_their_tokens_and_the_final_one_after_the_last(model
     for row in range(len(batch)):
         ids, sampled = tokens_of(batch, row)
         with torch.no_grad():
-            after = worker.model(ids[None], None, torch.arange(len(ids))[None])[0]
+            after = worker.model(Tokens.of(ids[None]))
         assert torch.allclose(in_row(answer["values"], batch, row), after[:-1][sampled[1:]], atol=1e-5)
         assert float(answer["final_values"][row]) == pytest.approx(float(after[-1]), abs=1e-5)
 
@@ -72,7 +73,7 @@ def test_the_gradient_is_that_of_half_the_squared_error_over_sampled_tokens(mode
     total = torch.zeros(())
     for row in range(len(batch)):
         ids, sampled = tokens_of(batch, row)
-        before = worker.model(ids[None], None, torch.arange(len(ids))[None])[0, :-1][sampled[1:]]
+        before = worker.model(Tokens.of(ids[None]))[:-1][sampled[1:]]
         total = total + 0.5 * (before - in_row(batch.batch["returns"], batch, row)).square().sum()
     (total / batch.batch["response_mask"].sum()).backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in worker.model.parameters()])
@@ -117,6 +118,7 @@ def test_a_saved_critic_goes_on_exactly_where_it_was(model_dir, batch, tmp_path)
     worker = critic_worker(model_dir)
     worker.update_critic(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     resumed = critic_worker(model_dir)
     resumed.load(tmp_path)
     assert torch.equal(parameters(resumed.model), parameters(worker.model))

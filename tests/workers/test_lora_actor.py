@@ -33,6 +33,16 @@ def test_an_update_changes_adapters_only(model_dir, batch):
     assert metrics["actor/grad_norm"] > 0
 
 
+def test_what_adapters_drop_in_training_is_no_gap_to_the_engine(model_dir, batch):
+    worker = lora_actor(model_dir, {"dropout": 0.5}, mini_batches=1)
+    worker.update_actor(batch, 0)  # before it the adapters are 0, and so is what dropout does
+    mask = batch.batch["response_mask"]
+    batch.batch["rollout_log_probs"] = worker.compute_log_prob(batch).batch["log_probs"]
+    metrics = worker.update_actor(batch, 1).meta_info["metrics"]
+    assert mask.any()
+    assert metrics["rollout/log_prob_gap_max"] < 1e-4
+
+
 def test_the_reference_is_the_untouched_base_after_any_update(model_dir, batch):
     worker = lora_actor(model_dir)
     expected = reference_worker(model_dir).compute_log_prob(batch).batch
@@ -50,6 +60,7 @@ def test_a_saved_actor_goes_on_exactly_where_it_was(model_dir, batch, tmp_path):
     worker = lora_actor(model_dir)
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     saved = {path.name for path in (tmp_path / "actor").iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= saved
     assert "model.safetensors" not in saved
@@ -64,6 +75,7 @@ def test_engines_are_given_the_adapters_by_the_names_that_peft_saves(model_dir, 
     worker = lora_actor(model_dir, {"target_modules": ["q_proj", "v_proj"]})
     worker.update_actor(batch, 1)
     worker.save(tmp_path)
+    worker.saving.wait()
     weights, saved = worker.weights(), read_adapters(tmp_path / "actor")
     assert weights.keys() == saved.keys()
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in weights

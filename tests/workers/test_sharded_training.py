@@ -55,6 +55,8 @@ def close(one, other, tolerance):
 def same_metrics(one, other):
     assert one.keys() == other.keys()
     for name, value in one.items():
+        if name == "perf/token_reuse":
+            continue  # two ranks have fewer rows each to share beginnings
         # A token at the edge of the clip may be counted by rounding.
         tolerance = 0.03 if name.endswith("clipfrac") else 1e-5
         assert other[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
@@ -135,11 +137,10 @@ def test_a_checkpoint_of_two_ranks_loads_in_one_process(results, role, model_dir
 
 
 def assert_same_optimiser(one, other):
-    assert one["schedule"] == other["schedule"]
-    assert one["adamw"].keys() == other["adamw"].keys() == {"step", "exp_avg", "exp_avg_sq"}
-    for kind, tensors in one["adamw"].items():
-        assert tensors.keys() == other["adamw"][kind].keys()
-        assert all(torch.equal(tensor, other["adamw"][kind][name]) for name, tensor in tensors.items())
+    kinds = {name.split("/")[1] for name in one if name.startswith("adamw/")}
+    assert kinds == {"step", "exp_avg", "exp_avg_sq"}
+    assert one.keys() == other.keys()
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def test_ranks_go_on_from_a_checkpoint_of_one_process_as_it_does(results):
