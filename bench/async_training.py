@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from slow_maze import LATENCY
@@ -32,7 +33,7 @@ STEPS_TO_WARM_UP = 2
 def main() -> None:
     arguments = _parser().parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        runs = Runs(arguments.place or Path(scratch), arguments.steps)
+        runs = Runs(arguments.place or Path(scratch), arguments.steps, arguments.overrides)
         if arguments.success:
             compare_success(runs, arguments.seeds)
         else:
@@ -77,9 +78,10 @@ def _success(runs: "Runs", ahead: int, seed: int) -> Interval:
 class Runs:
     """Training runs of the preset for mazes, in a directory of their own."""
 
-    def __init__(self, place: Path, steps: int) -> None:
+    def __init__(self, place: Path, steps: int, overrides: Sequence[str] = ()) -> None:
         self.place = place
         self.length = steps
+        self.overrides = overrides
 
     def steps(self, ahead: int, latency: float) -> list[tuple[dict[str, float], float]]:
         """The metrics of each step, and its seconds."""
@@ -102,7 +104,7 @@ class Runs:
         places = [f"{key}={self.place / key}" for key in ("data.dir", "trainer.cache_dir", "trainer.runs_dir")]
         command = [str(Path(sys.executable).with_name("openmanus-rl")), "train"]
         command += ["--config", str(ROOT / "examples" / "maze_grpo.yaml"), f"rollout.ahead={ahead}", *CORRECTED]
-        command += [f"trainer.name={name}", *places, *world, *words]
+        command += [f"trainer.name={name}", *places, *world, *words, *self.overrides]
         variables = {**os.environ, LATENCY: str(latency or 0.0)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
         if done.returncode:
@@ -120,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--place", type=Path, help="a directory for runs, data and models; default: a new one")
     parser.add_argument("--success", action="store_true", help="train to the end and compare held-out success")
     parser.add_argument("--seeds", type=int, default=1, help="with --success")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
     return parser
 
 

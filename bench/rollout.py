@@ -33,7 +33,7 @@ SIGMA = 1.0
 """Of the log-normal latency: of 256 steps the slowest takes about ten times the mean."""
 
 
-def measure_latency(episodes: int = 256, turns: int = 16, tokens: int = 4) -> None:
+def measure_latency(episodes: int = 256, turns: int = 12, tokens: int = 4) -> None:
     """256 episodes with slow worlds, against the same in lock-step and against what nothing could beat."""
     model, renderer = tiny_model(32, layers=1)
 

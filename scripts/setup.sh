@@ -107,6 +107,11 @@ make_virtualenv() {
     }
 }
 
+install_chromium() {
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } ||
+        echo "chromium was not installed; the tests of the page will be skipped"
+}
+
 if is_up_to_date; then
     exit 0
 fi
@@ -129,6 +134,10 @@ step "installing the other packages" $pip --no-build-isolation -e ".[$extras]"
 if [ "$mode" != train ]; then
     # vLLM asks for these; their builds for CPUs do not load beside this torch, and text models need none of them.
     step "removing packages for pictures and sound" .venv/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+fi
+if [ "$mode" = dev ] && [ "$EUID" = 0 ] && command -v apt-get >/dev/null && ! command -v chromium >/dev/null; then
+    # The page is tested in a real browser. Where it cannot be installed, those tests say so and are skipped.
+    step "installing the chromium browser" install_chromium
 fi
 printf '%s %s\n' "$wanted" "$mode" >"$stamp"
 printf 'Set-up done in %d s.\n' "$SECONDS" >&2

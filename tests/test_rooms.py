@@ -53,16 +53,17 @@ def test_the_bare_virtualenv_has_no_torch_and_no_numpy(bare_python):
         assert f"No module named '{name}'" in run(bare_python, f"import {name}").stderr
 
 
-def test_every_module_of_the_worlds_imports_where_torch_is_not_installed(bare_python):
+@pytest.mark.parametrize(("room", "module"), [("envs", "base"), ("viewer", "app")])
+def test_every_module_of_the_worlds_and_of_the_page_imports_where_torch_is_not_installed(bare_python, room, module):
     result = run(
         bare_python,
-        "import importlib, pkgutil, openmanus_rl.envs as envs\n"
-        "for module in pkgutil.walk_packages(envs.__path__, 'openmanus_rl.envs.'):\n"
+        f"import importlib, pkgutil, openmanus_rl.{room} as room\n"
+        f"for module in pkgutil.walk_packages(room.__path__, 'openmanus_rl.{room}.'):\n"
         "    if not module.name.endswith('__main__'):\n"
         "        print(importlib.import_module(module.name).__name__)",
     )
     assert result.returncode == 0, result.stderr
-    assert "openmanus_rl.envs.base" in result.stdout.split()
+    assert f"openmanus_rl.{room}.{module}" in result.stdout.split()
 
 
 def test_importing_the_package_imports_nothing_of_others():

@@ -105,6 +105,19 @@ def test_help_needs_no_python_and_installs_nothing(clone, algorithm):
     assert not (clone.root / ".venv").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs system packages")
+@pytest.mark.parametrize("ending", ["exit 0", "exit 1"])
+def test_dev_brings_the_browser_that_the_pages_tests_need_and_does_without_where_that_fails(clone, ending):
+    clone.install_python()
+    clone.write_program(clone.programs / "apt-get", f'#!/usr/bin/env bash\necho "apt-get $*" >>"$RECORD"\n{ending}\n')
+    assert clone.run("scripts/setup.sh", "train").returncode == 0
+    assert not any(call.startswith("apt-get") for call in clone.pip_calls())
+    assert clone.run("scripts/setup.sh", "dev").returncode == 0
+    installed = [call for call in clone.pip_calls() if call.startswith("apt-get install")]
+    assert all("chromium" in call for call in installed)
+    assert len(installed) == (1 if ending == "exit 0" else 0)
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 def test_everything_else_goes_to_the_trainer_as_it_was_given(clone, algorithm):
     clone.install_python()

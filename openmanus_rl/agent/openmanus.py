@@ -12,7 +12,7 @@ import uvloop
 
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.play import EpisodeRequest, Player, play_episode
-from openmanus_rl.agent.records import write_episodes
+from openmanus_rl.agent.records import EpisodePage, RecordDetails, write_episodes, write_pages
 from openmanus_rl.agent.rewards import Judge, TokenRewards, turn_rewards
 from openmanus_rl.agent.rows import episodes_to_rows, objects
 from openmanus_rl.agent.schedule import RolloutLimits, play_requests
@@ -44,26 +44,41 @@ class OpenManusAgent:
         limits: RolloutLimits,
         rewards: TokenRewards = turn_rewards,
         judge: Judge | None = None,
+        page: EpisodePage | None = None,
     ) -> None:
+        """`page` draws an episode for `run_llm_loop(visualize=True)`: this room knows nothing of pages."""
         self.player = player
         self.limits = limits
         self.rewards = rewards
         self.judge = judge
+        self.page = page
         self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
-    def run_llm_loop(self, gen_batch: DataProto, output_dir: str | None = None, global_steps: int = 0) -> DataProto:
+    def run_llm_loop(
+        self, gen_batch: DataProto, output_dir: str | None = None, global_steps: int = 0, visualize: bool = False
+    ) -> DataProto:
         """Play every row of `gen_batch` and return the rows of its episodes, rewards on their tokens.
 
         A row is a `task` (see `generation_batch`), or an `item_id` with the instructions' tokens in `input_ids`.
         Failed episodes leave no row; `meta_info["episodes"]` has all of them. With `output_dir` they are also written
-        there, one JSON object a line. Once `meta_info["enough"]` episodes of a task are samples, the rest is aborted.
+        there, one JSON object a line, and with `visualize` each as a page of its own as well.
+        Once `meta_info["enough"]` episodes of a task are samples, the rest is aborted.
         """
+        if visualize and (output_dir is None or self.page is None):
+            raise UserError(
+                "visualize=True needs an output_dir, and an agent that was given a page.",
+                "OpenManusAgent(…, page=openmanus_rl.viewer.single.episode_page) draws one.",
+            )
         requests = self._requests(gen_batch, global_steps)
         results = [_result(episode) for episode in self.play(requests, enough=gen_batch.meta_info.get("enough"))]
         if output_dir is not None:
             episodes = [result["episode"] for result in results]
-            write_episodes(Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl", episodes, self.rewards)
+            details = RecordDetails(self.rewards, self.player.renderer.pieces, step=global_steps)
+            path = Path(output_dir) / f"episodes_step_{global_steps:06d}.jsonl"
+            write_episodes(path, episodes, details)
+            if visualize and self.page is not None:
+                write_pages(path, self.page)
         return self._convert_rollout_results_to_dataproto(results, gen_batch)
 
     def play(

@@ -1,7 +1,11 @@
-"""Episodes as JSON lines: what was said, done and seen, and every token with its mask, log-prob, version and reward."""
+"""Episodes as JSON lines: what was said, done and seen, and every token with all that is known of it.
+
+Texts come first in a record and the lists of tokens last, so that a search for words need not read the tokens.
+"""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +15,59 @@ from openmanus_rl.envs.base import Task
 from openmanus_rl.files import write_text
 
 
-def write_episodes(path: Path, episodes: Iterable[Episode], rewards: TokenRewards = turn_rewards) -> None:
+@dataclass(frozen=True)
+class TokenCredit:
+    """What the trainer made of a segment's tokens; each list is as long as the segment, None where nothing trains."""
+
+    log_probs: list[float | None] | None
+    """The trainer's own log-probs before the update; None if it took the engine's."""
+    advantages: list[float | None]
+
+
+Credit = Callable[[Episode], Sequence[TokenCredit] | None]
+"""For each segment of an episode what the trainer made of it; None if the episode was not trained on."""
+
+
+EpisodePage = Callable[[Mapping[str, Any]], str]
+"""A record as a page that shows it."""
+
+
+@dataclass(frozen=True)
+class RecordDetails:
+    """What a record says beside the episode itself."""
+
+    rewards: TokenRewards = turn_rewards
+    pieces: Callable[[Sequence[int]], list[str]] | None = None
+    """Token ids to the text that each adds."""
+    credit: Credit | None = None
+    step: int | None = None
+    """The training step of the episode, or the step at which it was a validation."""
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode], details: RecordDetails = RecordDetails()) -> None:
     """Write a file of episodes, whole or not at all; `read_episodes` gives the same episodes back."""
-    records = (episode_to_dict(episode, rewards) for episode in episodes)
-    write_text(path, "".join(json.dumps(record, ensure_ascii=False, default=_plain) + "\n" for record in records))
+    write_text(path, "".join(episode_line(episode, details) for episode in episodes))
+
+
+def write_pages(path: Path, page: EpisodePage) -> list[Path]:
+    """Draw every episode of a file: `name.jsonl` gets `name_0001.html` and so on beside it."""
+    pages = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            pages.append(path.with_name(f"{path.stem}_{number:04d}.html"))
+            write_text(pages[-1], page(json.loads(line)))
+    return pages
+
+
+def episode_line(episode: Episode, details: RecordDetails = RecordDetails()) -> str:
+    """An episode as a line of JSON; one with halves of characters, which no file can hold, has its text escaped."""
+    record = episode_to_dict(episode, details)
+    line = json.dumps(record, ensure_ascii=False, default=_plain) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(record, default=_plain) + "\n"
+    return line
 
 
 def read_episodes(path: Path) -> list[Episode]:
@@ -23,14 +76,17 @@ def read_episodes(path: Path) -> list[Episode]:
         return [episode_from_dict(json.loads(line)) for line in file]
 
 
-def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
+def episode_to_dict(episode: Episode, details: RecordDetails = RecordDetails()) -> dict[str, Any]:
     """An episode as plain values. Per-token lists are as long as their segment, null where nothing was sampled."""
     task = episode.task
     # A failed episode is no sample, so nothing scores it. Score functions may note on the episode what they said.
-    allocation = rewards(episode) if episode.stop_reason.is_sample else [[] for _ in episode.segments]
+    allocation = details.rewards(episode) if episode.stop_reason.is_sample else [[] for _ in episode.segments]
+    credited = details.credit(episode) if details.credit else None
+    credit: Sequence[TokenCredit | None] = credited or [None] * len(episode.segments)
     return {
         "env": task.env,
         "item_id": task.item_id,
+        "step": details.step,
         "group": episode.group,
         "sample": episode.sample,
         "seed": episode.seed,
@@ -41,24 +97,24 @@ def episode_to_dict(episode: Episode, rewards: TokenRewards) -> dict[str, Any]:
         "failure": episode.failure,
         "chosen": episode.chosen,
         "failed_tries": [reason.value for reason in episode.failed_tries],
-        "turns": [
-            _turn_to_dict(turn, index) for index, segment in enumerate(episode.segments) for turn in segment.turns
-        ],
-        "segments": [
-            _segment_to_dict(segment, on_tokens)
-            for segment, on_tokens in zip(episode.segments, allocation, strict=True)
-        ],
         "task": {
             "seed": task.seed,
             "prompt": task.prompt,
             "ground_truth": task.ground_truth,
             "extra": dict(task.extra),
         },
+        "turns": [
+            _turn_to_dict(turn, index) for index, segment in enumerate(episode.segments) for turn in segment.turns
+        ],
+        "segments": [
+            _segment_to_dict(segment, on_tokens, of_segment, details.pieces)
+            for segment, on_tokens, of_segment in zip(episode.segments, allocation, credit, strict=True)
+        ],
     }
 
 
 def episode_from_dict(record: Mapping[str, Any]) -> Episode:
-    """The inverse of `episode_to_dict`; the rewards on tokens are not part of an episode."""
+    """The inverse of `episode_to_dict`; what the details added is not part of an episode."""
     segments = [_segment_from_dict(part) for part in record["segments"]]
     for turn in record["turns"]:
         index = turn["segment"]
@@ -128,7 +184,12 @@ def _segment_from_dict(part: Mapping[str, Any]) -> Segment:
     )
 
 
-def _segment_to_dict(segment: Segment, on_tokens: Sequence[tuple[int, float]]) -> dict[str, Any]:
+def _segment_to_dict(
+    segment: Segment,
+    on_tokens: Sequence[tuple[int, float]],
+    credit: TokenCredit | None,
+    pieces: Callable[[Sequence[int]], list[str]] | None,
+) -> dict[str, Any]:
     length = len(segment.ids)
     rewards = [0.0] * length
     for position, reward in on_tokens:
@@ -154,6 +215,9 @@ def _segment_to_dict(segment: Segment, on_tokens: Sequence[tuple[int, float]]) -
         "rewards": rewards,
         "summary": None if segment.summary is None else _turn_to_dict(segment.summary, 0),
         "trains_summary": segment.trains_summary,
+        "trainer_log_probs": credit.log_probs if credit else None,
+        "advantages": credit.advantages if credit else None,
+        "pieces": pieces(segment.ids) if pieces else None,
     }
 
 

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from openmanus_rl.cli import data, env, evaluation, export, models, plan, play, replay, train
+from openmanus_rl.cli import data, env, episodes, evaluation, export, improve, models, plan, play, replay, train, view
 from openmanus_rl.errors import UserError
 
 MISTAKE = 2
@@ -20,11 +20,15 @@ app = typer.Typer(
 )
 app.command(name="train")(train.train)
 app.command(name="plan")(plan.plan)
-app.command(name="sft")(train.sft)
+app.command(name="sft")(improve.sft)
+app.command(name="evolve")(improve.evolve)
+app.command(name="dpo")(improve.dpo)
 app.command(name="eval")(evaluation.evaluate)
 app.command(name="export")(export.export)
 app.command(name="play")(play.play)
 app.command(name="replay")(replay.replay)
+app.command(name="view")(view.view)
+app.add_typer(episodes.app, name="episodes")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
@@ -47,7 +51,7 @@ def main() -> None:
 
 
 _OF_MODELS = {"torch", "transformers", "tokenizers", "safetensors", "gguf", "peft"}
-_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib"}
+_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib", "math_verify", "sacrebleu"}
 """What the package goes without where only worlds are served."""
 
 

@@ -1,12 +1,14 @@
-"""`openmanus-rl train` and `openmanus-rl sft`."""
+"""`openmanus-rl train`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from openmanus_rl.cli.presets import choose_preset, flag_overrides, value_of
-from openmanus_rl.config.effect import check_used
+from openmanus_rl.cli.view import page_beside
+from openmanus_rl.config.effect import refuse_other_verbs
 from openmanus_rl.config.load import config_to_yaml, override_keys
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the config.")]
@@ -18,6 +20,7 @@ BasePort = Annotated[int | None, typer.Option("--base_port", help="Port of the f
 DataDir = Annotated[str | None, typer.Option("--data_dir", help="Where the task files are, or will be made.")]
 Model = Annotated[str | None, typer.Option("--model", help="Hugging Face directory or hub id. Default: tiny.")]
 Suffix = Annotated[str | None, typer.Option("--exp_name_suffix", help="Appended to the run directory's name.")]
+View = Annotated[bool, typer.Option("--view", help="Serve the page of the runs beside it, and say where.")]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the resolved config and stop.")]
 
 
@@ -31,6 +34,7 @@ def train(
     data_dir: DataDir = None,
     model: Model = None,
     exp_name_suffix: Suffix = None,
+    view: View = False,
     print_config: PrintConfig = False,
 ) -> None:
     """Train an agent; an unfinished run of the same config goes on where it stopped.
@@ -38,6 +42,7 @@ def train(
     Ctrl-C finishes the step, saves, and exits with code 130. trainer.resume=RUN goes on with that run and its config.
     """
     words = flag_overrides(env_name, num_servers, base_port, data_dir, model, exp_name_suffix) + (overrides or [])
+    refuse_other_verbs(override_keys(words), "train")
     resumed = value_of("trainer.resume", words)
     goes_on = config is None and resumed not in (None, "auto", "never")
     preset = None if goes_on else choose_preset(config, algorithm or "grpo", words)
@@ -51,26 +56,5 @@ def train(
         return
     from openmanus_rl.trainer.run import train as run
 
-    run(resolved)
-
-
-def sft(
-    output: Annotated[Path, typer.Option("--output", help="Where the model is written.")],
-    overrides: Overrides = None,
-    config: Preset = None,
-    env_name: EnvName = None,
-    data_dir: DataDir = None,
-    model: Model = None,
-    demonstrations: Annotated[
-        Path | None, typer.Option("--data", help="Parquet with AgentTraj conversations. Default: the expert plays.")
-    ] = None,
-) -> None:
-    """Supervised fine-tuning on demonstrations; the loss is on the assistant's tokens only."""
-    words = flag_overrides(env_name, None, None, data_dir, model, None) + (overrides or [])
-    check_used(override_keys(words), "sft --data" if demonstrations else "sft")
-    words.append("warm_start.enabled=true")
-    preset = choose_preset(config, "grpo", words)
-    from openmanus_rl.trainer.checked_config import load_checked_config
-    from openmanus_rl.trainer.inputs import fine_tune_to
-
-    fine_tune_to(load_checked_config(preset, words), output, demonstrations, typer.echo)
+    with page_beside(Path(resolved.trainer.runs_dir)) if view else nullcontext():
+        run(resolved, preset)

@@ -28,20 +28,59 @@ def check_used(given: Iterable[str], verb: str) -> None:
             raise UserError(f"{key} has no effect on {verb}.", f"Remove it. {verb} reads: {', '.join(used)}.")
 
 
+def refuse_other_verbs(given: Iterable[str], verb: str) -> None:
+    """Refuse a given key of a section that is another verb's alone."""
+    for key in sorted(given):
+        section = key.partition(".")[0]
+        if section in ("evolve", "dpo"):
+            raise UserError(f"{key} has no effect on {verb}.", f"Remove it. It is for: openmanus-rl {section}.")
+
+
 _FINE_TUNING = (
     "model.path",
     "model.tiny.*",
+    "model.lora.*",
     "model.max_context",
     "model.keep_history",
     "model.chat_options*",
     "warm_start.epochs",
     "warm_start.lr",
     "warm_start.batch_tokens",
+    "warm_start.packing",
+    "warm_start.validation_share",
+    "warm_start.patience",
+    "actor.micro_batch_tokens",
     "trainer.cache_dir",
     "trainer.seed",
     "trainer.threads",
 )
 _WORLD = ("env.name", "env.options*", "envs*")
+_SELF_PLAY = (
+    "env.*",
+    "envs*",
+    "data.*",
+    "model.path",
+    "model.tiny.*",
+    "model.max_context",
+    "model.keep_history",
+    "model.chat_options*",
+    "warm_start.*",
+    "agent.*",
+    "rollout.engine",
+    "rollout.vllm.*",
+    "rollout.group_size",
+    "rollout.concurrency",
+    "rollout.temperature",
+    "rollout.validation_temperature",
+    "rollout.episode_timeout",
+    "rollout.retries",
+    "algorithm.reward_*",
+    "actor.micro_batch_tokens",
+    "trainer.cache_dir",
+    "trainer.seed",
+    "trainer.deterministic",
+    "trainer.threads",
+)
 USED_BY = {
     "sft": (
         *_WORLD,
@@ -54,7 +93,9 @@ USED_BY = {
         "agent.template",
         "agent.max_turns*",
     ),
-    "sft --data": (*_FINE_TUNING, "envs*", "agent.template"),
+    "sft --data": (*_FINE_TUNING, "envs*", "agent.template", "warm_start.data"),
+    "evolve": (*_SELF_PLAY, "model.lora.*", "evolve.*"),
+    "dpo": (*_SELF_PLAY, "model.lora.rank", "model.lora.alpha", "model.lora.target_modules", "dpo.*"),
     "eval": (
         "env.*",
         "envs*",
@@ -123,11 +164,17 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if config.model.path != "tiny":
         rules.append(("model.tiny.*", f"model.path={config.model.path} is loaded, not built", "set model.path=tiny"))
     if not config.warm_starts:
-        idle = ["epochs", "lr", "batch_tokens"]
+        idle = ["epochs", "lr", "batch_tokens", "packing", "validation_share", "patience"]
         if config.model.path != "tiny":  # whose tokenizer is trained on demonstrations
-            idle += ["demonstrations", "error_rate", "env_options*"]
+            idle += ["data", "demonstrations", "error_rate", "env_options*"]
         for name in idle:
             rules.append((f"warm_start.{name}", "the run has no warm start", "set warm_start.enabled=true"))
+    elif not config.warm_start.validation_share:
+        reason, remedy = "warm_start.validation_share=0 holds nothing out", "set warm_start.validation_share"
+        rules.append(("warm_start.patience", reason, remedy))
+    if config.warm_start.data is not None:
+        for name in ("demonstrations", "error_rate", "env_options*"):
+            rules.append((f"warm_start.{name}", "warm_start.data is given, so no expert plays", "remove that"))
     if config.rollout.engine != "vllm":
         rules.append(("rollout.vllm.*", f"rollout.engine={config.rollout.engine}", "set rollout.engine=vllm"))
     if config.rollout.engine != "endpoint":
@@ -189,6 +236,9 @@ def _ignored_by_credit(config: RunConfig, requires: Set[str], credit: str) -> li
     if algorithm.reward_allocation != "discounted":
         reason = f"algorithm.reward_allocation={algorithm.reward_allocation}"
         rules.append(("algorithm.reward_discount", reason, "set algorithm.reward_allocation=discounted"))
+    if "llm_judge" not in algorithm.reward_score_fn:
+        reason = f"algorithm.reward_score_fn={algorithm.reward_score_fn} asks no judge"
+        rules.append(("algorithm.reward_judge.*", reason, "add llm_judge to algorithm.reward_score_fn"))
     if not algorithm.reward_overlong_buffer:
         reason, remedy = "algorithm.reward_overlong_buffer=0", "set algorithm.reward_overlong_buffer"
         rules.append(("algorithm.reward_overlong_penalty", reason, remedy))

@@ -96,6 +96,8 @@ class WarmStartConfig(Config):
 
     enabled: bool | None = None
     """Unset: only for the tiny model, which knows nothing yet; any other is trained as it is."""
+    data: str | None = None
+    """Conversations to learn from (.json, .jsonl or .parquet, docs/self-improvement.md); unset: the expert plays."""
     demonstrations: int = Field(640, ge=1)
     """Episodes the demonstrator plays; where there are fewer training tasks, it plays them again."""
     error_rate: float = Field(0.5, ge=0, le=1)
@@ -108,6 +110,40 @@ class WarmStartConfig(Config):
     """Peak learning rate of AdamW."""
     batch_tokens: int = Field(4096, ge=1)
     """Tokens in one optimiser step."""
+    packing: bool | None = None
+    """Conversations one after another in a row, none seeing another; unset: on a GPU, while a CPU sorts by length."""
+    validation_share: float = Field(0.0, ge=0, lt=1)
+    """Share of the conversations that is held out: its loss is measured after each epoch, the best weights are kept."""
+    patience: int = Field(2, ge=1)
+    """Epochs without a lower validation loss after which it stops."""
+
+
+class EvolveConfig(Config):
+    """AgentEvol (openmanus-rl evolve): explore, keep what succeeds, fine-tune from the base, again."""
+
+    rounds: int = Field(3, ge=1)
+    """Times it explores and fine-tunes; 1 is rejection sampling."""
+    tasks: int = Field(512, ge=1)
+    """Training tasks explored in a round, each rollout.group_size times."""
+    keep_per_task: int = Field(1, ge=1)
+    """Episodes kept of a task over all rounds: the best that succeeded."""
+
+
+class DpoConfig(Config):
+    """DPO (openmanus-rl dpo) on a success and a failure of the same task."""
+
+    beta: float = Field(0.1, gt=0)
+    """How strongly the policy is held to where it started."""
+    tasks: int = Field(512, ge=1)
+    """Training tasks explored, each rollout.group_size times."""
+    pairs_per_task: int = Field(2, ge=1)
+    """Pairs taken of a task."""
+    epochs: int = Field(1, ge=1)
+    """Passes over the pairs."""
+    lr: float = Field(3e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    batch_pairs: int = Field(16, ge=1)
+    """Pairs in one optimiser step."""
 
 
 class ContextConfig(Config):
@@ -225,8 +261,8 @@ class RolloutConfig(Config):
     """Seconds one episode may take before it counts as failed."""
     retries: int = Field(2, ge=0)
     """Fresh starts of an episode whose world or engine failed, before it leaves its group."""
-    failure_budget: float = Field(0.5, ge=0)
-    """Failed tries, as a share of the episodes to be played, above which the run stops and says why."""
+    failure_budget: float = Field(1.5, ge=0)
+    """Failed tries, relative to the episodes to be played, above which the run stops; a lost server costs up to 1."""
     oversample: int = Field(0, ge=0)
     """Episodes of a task beyond group_size; when group_size have ended the rest are aborted, so short ones win."""
     refills: int = Field(0, ge=0)
@@ -259,6 +295,23 @@ class CorrectionConfig(Config):
     """Episodes whose mean ratio a token is outside 1/band to band get no loss; unset: all do."""
 
 
+class JudgeConfig(Config):
+    """The language model that the reward `llm_judge` asks; its key, if it wants one, is in OPENAI_API_KEY."""
+
+    url: str = "http://127.0.0.1:8000/v1"
+    """An OpenAI-compatible endpoint, up to and with its version."""
+    model: str | None = None
+    """The judge's name there."""
+    instructions: str | None = None
+    """What the judge is told; unset: to end with `Score: X` from 0 to 1, which yours must ask for too."""
+    timeout: float = Field(60.0, gt=0)
+    """Seconds for one episode, tries included; then its score counts as one that could not be had."""
+    budget: int = Field(10_000, ge=1)
+    """Requests that one call of the program may send; the next is an error."""
+    max_tokens: int = Field(512, ge=1)
+    """Tokens of a judge's answer."""
+
+
 class AlgorithmConfig(Config):
     """What credit is, and what the policy's loss is."""
 
@@ -284,6 +337,7 @@ class AlgorithmConfig(Config):
     """With reward_allocation=discounted: a turn's share of the score, relative to the turn after it."""
     reward_on_error: Literal["stop", "fail"] = "stop"
     """A score function that raises: the run stops and shows the episode, or the episode counts as failed."""
+    reward_judge: JudgeConfig = JudgeConfig()
     reward_overlong_buffer: int = Field(0, ge=0)
     """The score falls over the last so many tokens below agent.max_episode_tokens (DAPO); 0: it does not."""
     reward_overlong_penalty: float = Field(1.0, gt=0)
@@ -447,6 +501,8 @@ class TrackingConfig(Config):
     """Training episodes written at each step; validation episodes always are."""
     tensorboard: bool = True
     """Write TensorBoard files."""
+    wandb: str | None = None
+    """Also log to this project of Weights & Biases; it takes the wandb package. null: do not."""
 
 
 class RunConfig(Config):
@@ -458,6 +514,8 @@ class RunConfig(Config):
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
+    evolve: EvolveConfig = EvolveConfig()
+    dpo: DpoConfig = DpoConfig()
     agent: AgentConfig = AgentConfig()
     rollout: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()

@@ -12,21 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from openmanus_rl import __version__
+from openmanus_rl.data.conversations import SPEAKERS, messages_of, read_records
 from openmanus_rl.data.messages import Message
-from openmanus_rl.data.parquet import read_rows, write_rows
+from openmanus_rl.data.parquet import write_rows
 from openmanus_rl.envs.base import Environment, Task, stable_hash
 from openmanus_rl.envs.registry import make_environment
-from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.errors import UserError
 
 RenderPrompt = Callable[[str, str], Sequence[Message]]
 """(instructions, first observation) → the messages that open an episode."""
 RenderAction = Callable[[str], str]
 """action → what the assistant writes to do it."""
 
-DEMONSTRATION_COLUMNS = ("item_id", "conversations", "return", "success")
-
-_SPEAKERS = {"system": "system", "human": "user", "gpt": "assistant", "tool": "tool"}
-_FROM = {role: speaker for speaker, role in _SPEAKERS.items()}
+_FROM = {role: speaker for speaker, role in SPEAKERS.items()}
 
 _SCHEMA = pa.schema(
     [
@@ -43,9 +41,11 @@ class Demonstration:
     """One task as the demonstrator played it. The last message is the assistant's last action."""
 
     item_id: str
+    """The task; of a conversation that names none, where it stands."""
     messages: tuple[Message, ...]
-    episode_return: float
-    success: bool
+    episode_return: float | None = None
+    """None where a file does not say; so is `success`."""
+    success: bool | None = None
 
 
 def demonstrate(
@@ -167,27 +167,20 @@ def write_demonstrations(
 
 
 def read_demonstrations(path: Path) -> list[Demonstration]:
-    """The demonstrations of a file."""
-    rows = read_rows(path, DEMONSTRATION_COLUMNS, "Make it with: openmanus-rl sft, which demonstrates first.")
-    return [
+    """The conversations of a file: JSON, JSON lines or parquet, in AgentTraj's form or as chat messages."""
+    demonstrations = [
         Demonstration(
-            item_id=row["item_id"],
-            messages=tuple(_from_agenttraj(line, path) for line in row["conversations"]),
-            episode_return=row["return"],
-            success=row["success"],
+            item_id=str(where if record.get("item_id") is None else record["item_id"]),
+            messages=messages_of(where, record),
+            episode_return=record.get("return"),
+            success=record.get("success"),
         )
-        for row in rows
+        for where, record in read_records(Path(path))
     ]
+    if not demonstrations:
+        raise UserError(f"{path} has no conversations.")
+    return demonstrations
 
 
 def _to_agenttraj(message: Message) -> dict[str, Any]:
     return {"from": _FROM[message["role"]], "loss": message.get("loss"), "value": message["content"]}
-
-
-def _from_agenttraj(line: Mapping[str, Any], path: Path) -> Message:
-    if line["from"] not in _SPEAKERS:
-        raise UserError(f"{path} has a message from {line['from']!r}. {did_you_mean(line['from'], _SPEAKERS)}")
-    message: Message = {"role": _SPEAKERS[line["from"]], "content": line["value"]}
-    if line["loss"] is not None:
-        message["loss"] = line["loss"]
-    return message

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from openmanus_rl.data.messages import Message
 from openmanus_rl.errors import UserError
+from openmanus_rl.models.pieces import token_pieces
 
 _MARK = re.compile("\ue000(\\d+)\ue001")
 _THOUGHT = "\ue002"
@@ -100,6 +102,8 @@ class ChatRenderer:
             "|".join(f"{blanks[t.lstrip]}({re.escape(t.content)}){blanks[t.rstrip]}" for _, t in specials) or "(?!)"
         )
         self.pad_token_id: int = cast(int, tokenizer.pad_token_id)
+        self.pieces = token_pieces(tokenizer)
+        """Token ids to the text that each adds, for whoever looks at them."""
         self._token_texts: dict[int, str] = {}
         self._after_answer: dict[str, _AfterAnswer] = {}
         self.end_of_turn_id: int = self._after(observation_role).closing[-1]
@@ -319,7 +323,13 @@ def _plain_encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[i
     plain.encode_special_tokens = True
     plain.no_padding()
     plain.no_truncation()
-    return lambda text: plain.encode(text, add_special_tokens=False).ids
+
+    # The episodes of a group have the same prompt and see much the same: half of all texts were encoded before.
+    @lru_cache(maxsize=1024)
+    def encode(text: str) -> tuple[int, ...]:
+        return tuple(plain.encode(text, add_special_tokens=False).ids)
+
+    return lambda text: list(encode(text))
 
 
 def _plain_decoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[list[int]], str]:

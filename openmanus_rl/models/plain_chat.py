@@ -44,6 +44,10 @@ class PlainChat:
         """The text of an answer, without the mark of its end."""
         return "".join(chr(id_) for id_ in token_ids if id_ < _FIRST)
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text that each id adds: its character, or who speaks and that the message ends."""
+        return [chr(id_) if id_ < _FIRST else "\n" if id_ == _END else f"{_ROLES[id_ - _FIRST]}: " for id_ in ids]
+
     def ends_with(self, texts: Sequence[str]) -> frozenset[int]:
         """The end of a turn: no text is a token of its own here."""
         return self.stop_token_ids

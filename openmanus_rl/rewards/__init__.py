@@ -8,6 +8,8 @@ from openmanus_rl.rewards import (
     f1,
     format,
     length,
+    llm_judge,
+    math,
     rouge_l,
 )
 from openmanus_rl.rewards.allocation import allocate_rewards
@@ -33,6 +35,8 @@ __all__ = [
     "f1",
     "format",
     "length",
+    "llm_judge",
+    "math",
     "parse_reward",
     "process_reward",
     "rouge_l",

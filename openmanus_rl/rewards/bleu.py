@@ -1,15 +1,17 @@
-"""Sentence BLEU: the geometric mean of 1- to 4-gram precision, times a brevity penalty (Papineni et al. 2002).
+"""Sentence BLEU, by sacrebleu: the geometric mean of 1- to 4-gram precision, times a brevity penalty.
 
-Precisions above one word are smoothed by adding 1 to hits and tries (Lin and Och 2004), so that a short answer
-without a common 4-gram is not 0.
+Papineni et al. 2002. Precisions above one word are smoothed by adding 1 to hits and tries (Lin and Och 2004), so that a
+short answer without a common 4-gram is not 0.
 """
 
-import math
-from collections import Counter
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from openmanus_rl.rewards.registry import SUPPORTED_REWARD_SCORE_FNS
 from openmanus_rl.rewards.texts import answer_and_references, words
+
+if TYPE_CHECKING:
+    from sacrebleu import BLEU
 
 
 @SUPPORTED_REWARD_SCORE_FNS.register("bleu")
@@ -19,22 +21,12 @@ def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> float:
     said, expected = words(answer), [words(reference) for reference in references]
     if not said:
         return float(any(not reference for reference in expected))
-    precisions = [_precision(said, expected, n) for n in range(1, 5)]
-    if not precisions[0]:
-        return 0.0
-    nearest = min((abs(len(reference) - len(said)), len(reference)) for reference in expected)[1]
-    brevity = min(0.0, 1 - nearest / len(said))
-    return math.exp(brevity + sum(map(math.log, precisions)) / len(precisions))
+    score: float = _bleu().corpus_score([" ".join(said)], [[" ".join(reference)] for reference in expected]).score
+    return min(1.0, score / 100)
 
 
-def _precision(said: list[str], expected: list[list[str]], n: int) -> float:
-    mine = _ngrams(said, n)
-    most: Counter[tuple[str, ...]] = Counter()
-    for reference in expected:
-        most |= _ngrams(reference, n)
-    hits, tries, smoothing = sum((mine & most).values()), sum(mine.values()), int(n > 1)
-    return (hits + smoothing) / (tries + smoothing)
+@cache
+def _bleu() -> "BLEU":
+    from sacrebleu import BLEU  # takes a second to import, and most rewards do without
 
-
-def _ngrams(text: list[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(text[start : start + n]) for start in range(len(text) - n + 1))
+    return BLEU(tokenize="none", smooth_method="add-k", smooth_value=1, effective_order=False, force=True)

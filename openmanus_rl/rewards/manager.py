@@ -1,12 +1,16 @@
 """The reward manager: scores an episode once, notes the scores on it, and says which tokens they fell on."""
 
+from dataclasses import replace
+
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.rewards import Allocation
 from openmanus_rl.config.schema import AlgorithmConfig
 from openmanus_rl.errors import UserError
+from openmanus_rl.rewards import llm_judge
 from openmanus_rl.rewards.allocation import allocate_rewards
 from openmanus_rl.rewards.checks import RewardError
 from openmanus_rl.rewards.composer import parse_reward
+from openmanus_rl.rewards.llm_judge import LlmJudge
 from openmanus_rl.rewards.overlong import overlong_penalty
 from openmanus_rl.rewards.score import Judgement, judge, judge_async
 
@@ -15,7 +19,16 @@ class RewardManager:
     """Scores as `algorithm.reward_*` says."""
 
     def __init__(self, config: AlgorithmConfig, max_episode_tokens: int) -> None:
-        self.terms = parse_reward(config.reward_score_fn)
+        judge = LlmJudge(config.reward_judge)
+        self.terms = tuple(
+            replace(term, function=judge.compute_score) if term.function is llm_judge.compute_score else term
+            for term in parse_reward(config.reward_score_fn)
+        )
+        if judge.model is None and any(term.function == judge.compute_score for term in self.terms):
+            raise UserError(
+                "the reward llm_judge has no model to ask.",
+                "Set algorithm.reward_judge.model, and algorithm.reward_judge.url to its endpoint.",
+            )
         self.allocation = config.reward_allocation
         self.discount = config.reward_discount
         self.on_error = config.reward_on_error

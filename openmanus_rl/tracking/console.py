@@ -43,9 +43,11 @@ class StepReport:
     entropy: float | None = None
     kl: float | None = None
     tokens_per_second: float | None = None
+    loss: float | None = None
 
     def __str__(self) -> str:
         shown = (
+            ("loss {:.3f}", self.loss),
             ("success {:.0%}", self.success),
             ("return {:+.2f}", self.episode_return),
             ("entropy {:.2f}", self.entropy),
@@ -104,8 +106,10 @@ class RunConsole:
         when = "before training" if step == 0 else f"after step {step}"
         self._print(Text.assemble("   held-out success ", (str(success), "bold"), f"  {when}"))
 
-    def begin_training(self, first_step: int = 0) -> None:
+    def begin_training(self, first_step: int = 0, total_steps: int | None = None) -> None:
         """Start the clock; `first_step` is how many steps were done before this call."""
+        if total_steps is not None:  # known only now
+            self.total_steps, self._every = total_steps, max(1, total_steps // _PLAIN_LINES)
         self._first_step = first_step
         self._started = time.monotonic()
         if self.console.is_terminal:

@@ -1,4 +1,4 @@
-"""Metrics: one line of JSON a step, exactly once, whatever was killed and resumed in between; and TensorBoard."""
+"""Metrics: one line of JSON a step, exactly once, whatever was killed and resumed in between."""
 
 import json
 import math
@@ -33,24 +33,6 @@ class MetricsLog:
 
     def close(self) -> None:
         self._file.close()
-
-
-class TensorBoardLog:
-    """The same metrics for TensorBoard. `first_step` hides what a killed run wrote from that step on."""
-
-    def __init__(self, directory: Path, first_step: int) -> None:
-        # Imported here: it takes a second, and a run may go without.
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(directory), purge_step=first_step)
-
-    def append(self, step: int, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, TextIO
 
 import yaml
@@ -63,11 +63,14 @@ class RunDirectory(RunPaths):
         found: str | None = json.loads(self.versions.read_text()).get("run_id") if self.versions.exists() else None
         return found
 
-    def begin(self, config: RunConfig) -> None:
-        """Write down what a new run is. The config comes last: a directory that has one can be continued."""
+    def begin(self, config: RunConfig, made_from: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Write down what a new run is, and from which preset it was `made_from`.
+
+        The config comes last: a directory that has one can be continued.
+        """
         run_id = uuid.uuid4().hex[:12]
         write_json(self.versions, {"run_id": run_id, **describe_versions(), "seeds": {"run": config.trainer.seed}})
-        self.log_event("started")
+        self.log_event("started", **made_from)
         self.write_config(config)
 
     def write_config(self, config: RunConfig) -> None:

@@ -24,6 +24,34 @@ class Interval:
         return f"{100 * self.rate:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}] n={self.n}"
 
 
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one success rate is than another, and where that probably lies."""
+
+    rate: float
+    low: float
+    high: float
+
+    @property
+    def is_outside_noise(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    def to_dict(self) -> dict[str, float | bool]:
+        return {**asdict(self), "outside_noise": self.is_outside_noise}
+
+
+def difference(one: Interval, other: Interval) -> Difference:
+    """`one` minus `other` with Newcombe's interval (1998), made from the two Wilson intervals.
+
+    Sharper than asking whether the intervals are apart: two that overlap a little can still differ by more than noise.
+    """
+    rate = one.rate - other.rate
+    below = math.hypot(one.rate - one.low, other.high - other.rate)
+    above = math.hypot(one.high - one.rate, other.rate - other.low)
+    return Difference(rate, rate - below, rate + above)
+
+
 def wilson(successes: int, n: int, z: float = 1.96) -> Interval:
     """Wilson's score interval (1927), 95 % by default; with no episodes it is the whole range.
 

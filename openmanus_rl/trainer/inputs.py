@@ -32,13 +32,13 @@ from openmanus_rl.data.tasks import (
 )
 from openmanus_rl.envs.base import Split, Task
 from openmanus_rl.envs.registry import environment_class
-from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
 from openmanus_rl.models.load import load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.packaged import model_source
 from openmanus_rl.models.tiny import TinyModelSpec, build_tiny_model
 from openmanus_rl.trainer.agents import make_renderer
-from openmanus_rl.trainer.sft import fine_tune
+from openmanus_rl.trainer.examples import conversation_example
+from openmanus_rl.trainer.sft import fine_tune, fitting
 
 Progress = Callable[[str], None]
 
@@ -112,24 +112,34 @@ def prepare_model(config: RunConfig, tasks: list[Task], say: Progress) -> str:
         say(f"model: {home / MODEL} (made by an earlier run)")
         return str(home / MODEL)
     with written_aside(home) as aside:
-        demonstrations = _demonstrations(config, demonstrated, aside / "demonstrations.parquet", say)
+        demonstrations = (
+            read_demonstrations(Path(config.warm_start.data))
+            if config.warm_start.data
+            else _demonstrations(config, demonstrated, aside / "demonstrations.parquet", say)
+        )
         _make_model(config, demonstrations, aside / MODEL, say)
     return str(home / MODEL)
 
 
-def fine_tune_to(config: RunConfig, directory: Path, demonstrations_file: Path | None, say: Progress) -> None:
-    """Supervised fine-tuning alone: the config's model on given demonstrations, or on those of the world's expert."""
+def prepare_demonstrations(config: RunConfig, kept: Path, say: Progress) -> list[Demonstration]:
+    """The config's conversations, or those of the world's expert, which are made once and stay at `kept`."""
+    if config.warm_start.data is not None:
+        return read_demonstrations(Path(config.warm_start.data))
+    if kept.exists():
+        return read_demonstrations(kept)
+    tasks = _to_demonstrate(config, prepare_tasks(config, "train", config.data.train_tasks))
+    return _demonstrations(config, tasks, kept, say)
+
+
+def prepare_base(config: RunConfig, demonstrations: list[Demonstration], directory: Path, say: Progress) -> None:
+    """Put the model at `directory` as it is before any demonstration; one that is there stays."""
     if directory.exists():
-        raise UserError(f"{directory} is there already.", "Give a new directory with --output, or remove that one.")
-    torch.set_num_threads(config.trainer.threads)
-    if demonstrations_file is None:
-        tasks = _to_demonstrate(config, prepare_tasks(config, "train", config.data.train_tasks))
-        demonstrations_file = directory.with_name(f"{directory.name}-demonstrations.parquet")
-        demonstrations = _demonstrations(config, tasks, demonstrations_file, say)
+        return
+    source = model_source(config.model.path, config.trainer.cache_dir, say)
+    if source == "tiny":
+        _build_tiny(config, demonstrations, directory, say)
     else:
-        demonstrations = read_demonstrations(demonstrations_file)
-    _make_model(config, demonstrations, directory, say)
-    say(f"model: {directory}")
+        save_model(load_whole_model(source), load_tokenizer(source), directory)
 
 
 def _recipe(config: RunConfig, demonstrated: list[tuple[EnvConfig, list[Task], int]]) -> str:
@@ -143,6 +153,9 @@ def _recipe(config: RunConfig, demonstrated: list[tuple[EnvConfig, list[Task], i
         "max_turns": config.agent.max_turns_at(),
         "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),
+        "data": None
+        if config.warm_start.data is None
+        else hashlib.sha256(Path(config.warm_start.data).read_bytes()).hexdigest(),
         "tasks": [[task.item_id, task.prompt] for _, tasks, _ in demonstrated for task in tasks],
         "seed": config.trainer.seed,
     }
@@ -208,16 +221,17 @@ def _warm_start(
     torch.manual_seed(config.trainer.seed)
     model, tokenizer = load_whole_model(base), load_tokenizer(base)
 
-    def on_step(step: int, steps: int, loss: float) -> None:
+    renderer = make_renderer(config, tokenizer)
+
+    def on_step(step: int, steps: int, metrics: dict[str, float]) -> None:
         if step == 1 or step == steps or step % max(1, steps // 5) == 0:
-            say(f"warm start: step {step}/{steps}, loss {loss:.3f}")
+            say(f"warm start: step {step}/{steps}, loss {metrics['train/loss']:.3f}")
 
     fine_tune(
         model,
-        make_renderer(config, tokenizer),
-        demonstrations,
+        fitting([conversation_example(each, renderer) for each in demonstrations], config.model.max_context),
         config.warm_start,
-        max_context=config.model.max_context,
+        micro_batch_tokens=config.actor.micro_batch_tokens,
         seed=config.trainer.seed,
         on_step=on_step,
     )

@@ -14,7 +14,7 @@ from types import FrameType
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.openmanus import OpenManusAgent
-from openmanus_rl.agent.records import read_episodes
+from openmanus_rl.agent.records import RecordDetails, read_episodes
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.algorithms.registry import find_estimator
@@ -26,10 +26,10 @@ from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.models.load import load_tokenizer
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import RewardManager
+from openmanus_rl.tracking.boards import open_logs
 from openmanus_rl.tracking.checkpoints import Checkpoint, CheckpointStore
 from openmanus_rl.tracking.console import RunConsole, Stage, StepReport
 from openmanus_rl.tracking.episodes import EpisodeLog
-from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog
 from openmanus_rl.tracking.run_directory import RunDirectory
 from openmanus_rl.tracking.stats import Interval
 from openmanus_rl.trainer.agents import make_agent
@@ -47,6 +47,7 @@ from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, stage_state
 from openmanus_rl.trainer.timings import Timings
+from openmanus_rl.trainer.token_credit import credit_of_tokens
 
 NOTHING = -1
 """The step of a run that has not even been measured before training."""
@@ -59,6 +60,7 @@ class RayPPOTrainer:
     roles: Roles
     engine: InferenceEngine
     agent: OpenManusAgent
+    episode_log: EpisodeLog
     steps_ahead: StepsAhead | None
     """Plays while this process trains, with `rollout.ahead`."""
     probe: list[int]
@@ -85,7 +87,6 @@ class RayPPOTrainer:
         self.guard = Guard(config.guard)
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints, run.run_id)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
-        self.episode_log = EpisodeLog(run.episodes, self.rewards)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
         self.stop_requested = False
         self._saved_step: int | None = None
@@ -103,6 +104,8 @@ class RayPPOTrainer:
         self.agent = new_agent()
         ahead, steps = self.config.rollout.ahead, self.config.trainer.steps
         self.steps_ahead = StepsAhead(new_agent, self._play_with, ahead, steps) if ahead else None
+        details = RecordDetails(self.rewards, self.agent.player.renderer.pieces)
+        self.episode_log = EpisodeLog(self.run.episodes, details)
         self.probe = probe(self.inputs.validation[0], self.agent.player.renderer.encode_content, len(tokenizer))
 
     def resume(self) -> None:
@@ -126,7 +129,7 @@ class RayPPOTrainer:
 
     def fit(self) -> tuple[Interval, Interval]:
         """Train to the last step, or until stopped; held-out success before and after."""
-        logs = self._open_logs(NOTHING if self._saved_step is None else self._saved_step)
+        logs = open_logs(self.run, self.config, NOTHING if self._saved_step is None else self._saved_step)
         self._sync_weights()
         if not self.progress.success_before:
             before = self._validate()
@@ -151,7 +154,7 @@ class RayPPOTrainer:
                 if collapse is not None and self._goes_back(collapse):
                     for log in logs:
                         log.close()
-                    logs = self._open_logs(self.progress.step)
+                    logs = open_logs(self.run, self.config, self.progress.step)
                 elif self._is_due(self.config.trainer.save_every) and self._may_come_back():
                     self._save_checkpoint()
             if self._saved_step != self.progress.step:  # stopped between two checkpoints
@@ -211,7 +214,7 @@ class RayPPOTrainer:
         }
         if self.steps_ahead is not None:
             metrics |= staleness_metrics(episodes, step - 1)
-        self._log_sample(episodes, step)
+        self._log_sample(batch, episodes, step)
         self.console.step(
             StepReport(
                 step=step,
@@ -290,14 +293,6 @@ class RayPPOTrainer:
     def _read(self, checkpoint: Checkpoint) -> Progress:
         return read_state(checkpoint.path, self.roles, self.sampler, self.kl_control, self.guard)
 
-    def _open_logs(self, kept: int) -> list[MetricsLog | TensorBoardLog]:
-        """Where a step's metrics go; what they hold of steps after `kept` is dropped."""
-        metrics = MetricsLog(self.run.metrics)
-        metrics.truncate_after(kept)
-        if not self.config.tracking.tensorboard:
-            return [metrics]
-        return [metrics, TensorBoardLog(self.run.tensorboard, first_step=kept + 1)]
-
     def _may_come_back(self) -> bool:
         """Whether the guard has nothing against this state as one that the run may go back to."""
         return not self.guard.is_suspicious or self.config.guard.action == "warn"
@@ -371,10 +366,11 @@ class RayPPOTrainer:
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.finished
 
-    def _log_sample(self, episodes: list[Episode], step: int) -> None:
+    def _log_sample(self, batch: DataProto, episodes: list[Episode], step: int) -> None:
         count = self.config.tracking.train_episodes_per_step
         if count:
-            self.episode_log.write("train", step, episodes[:count])
+            credit = credit_of_tokens(batch, episodes, self.config.actor.proximal == "recompute")
+            self.episode_log.write("train", step, episodes[:count], credit)
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""

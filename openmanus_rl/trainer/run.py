@@ -3,10 +3,12 @@
 import time
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from openmanus_rl.algorithms.registry import find_estimator
+from openmanus_rl.config.load import differing_keys, load_config
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.tasks import directory_name
 from openmanus_rl.inference.endpoint import not_for_training
@@ -23,9 +25,10 @@ INITIAL_MODEL = "initial_model"
 """The model that reinforcement learning started from, in the run directory: what a resumed run refers to."""
 
 
-def train(config: RunConfig) -> Path:
+def train(config: RunConfig, preset: Path | None = None) -> Path:
     """Run, or go on with a run that was stopped; its directory.
 
+    `preset` is what the config was made from: the run notes what differs from it.
     Ctrl-C (or SIGTERM) in training finishes the step and saves; then `KeyboardInterrupt` is raised as anywhere else.
     """
     if config.rollout.engine == "endpoint":
@@ -44,7 +47,7 @@ def train(config: RunConfig) -> Path:
     ):
         changed = check_changes(run, config) if choice.continues else {}
         if not choice.continues:
-            run.begin(config)
+            run.begin(config, _made_from(config, preset))
         console.note(f"run directory: {run.path}")
         with (
             environment_servers(config, run.env_logs, console.note) as services,
@@ -66,6 +69,14 @@ def train(config: RunConfig) -> Path:
                             take_over(run, config, changed)
                         _fit(config, run, trainer, console)
     return run.path
+
+
+def _made_from(config: RunConfig, preset: Path | None) -> dict[str, Any]:
+    """The preset's name, and what differs from it as `{key: [preset, run]}`."""
+    if preset is None:
+        return {}
+    changed = {key: [before, now] for key, before, now in differing_keys(load_config(preset), config)}
+    return {"preset": preset.name, "changed": changed}
 
 
 def _cluster(config: RunConfig) -> AbstractContextManager[None]:

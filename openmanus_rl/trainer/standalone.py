@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.agent.transcripts import demonstrations_of
 from openmanus_rl.config.load import override_keys
@@ -33,6 +34,7 @@ from openmanus_rl.trainer.checked_config import load_run_config
 from openmanus_rl.trainer.evaluate import Evaluation, evaluate
 from openmanus_rl.trainer.inputs import prepare_tasks
 from openmanus_rl.trainer.services import environment_servers
+from openmanus_rl.trainer.side_run import MODEL
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,16 @@ def _measure(
         finally:
             agent.run(engine.close())  # where it was used: connections belong to an event loop
     if episodes_dir is not None:
-        EpisodeLog(episodes_dir, rewards).write("validation", 0, evaluation.episodes)
+        details = RecordDetails(rewards, agent.player.renderer.pieces)
+        EpisodeLog(episodes_dir, details).write("validation", 0, evaluation.episodes)
     return evaluation
 
 
 def _weights(model: str) -> str:
     """The model directory that a run, a checkpoint or a model directory means."""
     path = Path(model)
+    if (path / MODEL).is_dir():  # what sft, evolve and dpo leave
+        return str(path / MODEL)
     if RunPaths(path).config.is_file() and RunPaths(path).checkpoints.is_dir():
         checkpoint = latest_checkpoint(RunPaths(path).checkpoints)
         if checkpoint is None:

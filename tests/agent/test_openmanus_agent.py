@@ -23,6 +23,7 @@ from openmanus_rl.models.load import load_causal_lm
 from openmanus_rl.protocol import DataProto
 from openmanus_rl.rewards import RewardManager
 from openmanus_rl.trainer.evaluate import evaluate
+from openmanus_rl.viewer.single import episode_page
 
 FAR = {"goal": 100}
 
@@ -282,6 +283,18 @@ def test_episodes_are_written_even_if_all_failed(models, tmp_path):
     with setting(models / "obedient") as here, pytest.raises(UserError):
         here.agent.run_llm_loop(generation_batch([task("crash")], seed=0, temperature=0.0), output_dir=str(tmp_path))
     assert read_episodes(tmp_path / "episodes_step_000000.jsonl")[0].stop_reason is StopReason.ENV_FAILURE
+
+
+def test_visualize_writes_each_episode_as_a_page_of_its_own(models, tmp_path):
+    batch = generation_batch([task("up", 0), task("babble", 1)], seed=0, temperature=0.0)
+    with setting(models / "obedient") as here:
+        with pytest.raises(UserError, match="needs an output_dir, and an agent that was given a page"):
+            here.agent.run_llm_loop(batch, output_dir=str(tmp_path), visualize=True)
+        here.agent.page = episode_page
+        here.agent.run_llm_loop(batch, output_dir=str(tmp_path), global_steps=3, visualize=True)
+    pages = sorted(tmp_path.glob("*.html"))
+    assert [page.name for page in pages] == ["episodes_step_000003_0001.html", "episodes_step_000003_0002.html"]
+    assert [f'"item_id":"counter_{number}"' in page.read_text() for number, page in enumerate(pages)] == [True, True]
 
 
 def test_slip_12_validation_differs_from_training_in_neither_prompt_nor_parser_nor_success(models):

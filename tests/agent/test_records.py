@@ -7,12 +7,12 @@ import pytest
 from handmade import one_segment_episode, turn, two_segment_episode
 
 from openmanus_rl.agent.episode import Episode, StopReason
-from openmanus_rl.agent.records import read_episodes, write_episodes
+from openmanus_rl.agent.records import RecordDetails, TokenCredit, read_episodes, write_episodes
 from openmanus_rl.envs.base import Task
 
 
-def record_of(path, episode, *rewards):
-    write_episodes(path, [episode], *rewards)
+def record_of(path, episode, **details):
+    write_episodes(path, [episode], RecordDetails(**details))
     (line,) = path.read_text(encoding="utf-8").splitlines()
     return json.loads(line)
 
@@ -52,9 +52,44 @@ def test_a_record_says_what_was_said_done_and_seen(tmp_path):
     assert record["turns"][0]["observation"] == "wall — «übel»\nline"
 
 
+def test_halves_of_characters_can_be_written_and_come_back(tmp_path):
+    episode = one_segment_episode()
+    episode.turns[0].observation = "half \ud83d of a rocket"
+    write_episodes(tmp_path / "a.jsonl", [episode])
+    assert read_episodes(tmp_path / "a.jsonl") == [episode]
+
+
 def test_given_rewards_are_written_in_place_of_the_worlds(tmp_path):
-    record = record_of(tmp_path / "a.jsonl", two_segment_episode(), lambda episode: [[(6, 0.5)], [(2, 2.0)]])
+    record = record_of(tmp_path / "a.jsonl", two_segment_episode(), rewards=lambda episode: [[(6, 0.5)], [(2, 2.0)]])
     assert [segment["rewards"] for segment in record["segments"]] == [[0.0] * 6 + [0.5], [0.0, 0.0, 2.0]]
+
+
+def test_what_the_trainer_made_of_the_tokens_stands_beside_them(tmp_path):
+    credit = [
+        TokenCredit([None, None, -0.5, -0.5, None, -1.0, -1.0], [None, None, 0.25, 0.25, None, 0.25, 0.25]),
+        TokenCredit([None, None, -2.0], [None, None, 0.25]),
+    ]
+    record = record_of(tmp_path / "a.jsonl", two_segment_episode(), credit=lambda episode: credit, step=12)
+    assert record["step"] == 12
+    assert [part["trainer_log_probs"] for part in record["segments"]] == [part.log_probs for part in credit]
+    assert [part["advantages"] for part in record["segments"]] == [part.advantages for part in credit]
+    assert read_episodes(tmp_path / "a.jsonl") == [two_segment_episode()]
+
+
+def test_an_episode_that_was_not_trained_on_has_no_advantages(tmp_path):
+    record = record_of(tmp_path / "a.jsonl", two_segment_episode(), credit=lambda episode: None)
+    assert [part["advantages"] for part in record["segments"]] == [None, None]
+
+
+def test_every_token_has_its_piece_of_the_text(tmp_path):
+    record = record_of(tmp_path / "a.jsonl", two_segment_episode(), pieces=lambda ids: [f"<{token}>" for token in ids])
+    assert "".join(record["segments"][1]["pieces"]) == "<1><9><8>"
+
+
+def test_texts_stand_before_the_lists_of_tokens(tmp_path):
+    keys = list(record_of(tmp_path / "a.jsonl", two_segment_episode()))
+    assert keys[-1] == "segments"
+    assert {"turns", "task", "failure"} < set(keys)
 
 
 def test_scores_that_a_score_function_notes_are_written_with_its_rewards(tmp_path):
@@ -62,14 +97,14 @@ def test_scores_that_a_score_function_notes_are_written_with_its_rewards(tmp_pat
         episode.scores = {"score": 4.0}
         return [[], [(2, 4.0)]]
 
-    assert record_of(tmp_path / "a.jsonl", two_segment_episode(), judge)["scores"] == {"score": 4.0}
+    assert record_of(tmp_path / "a.jsonl", two_segment_episode(), rewards=judge)["scores"] == {"score": 4.0}
 
 
 def test_a_failed_episode_is_written_but_not_scored(tmp_path):
     def judge(episode):
         raise AssertionError("a failed episode is no sample")
 
-    record = record_of(tmp_path / "a.jsonl", one_segment_episode(StopReason.ENV_FAILURE), judge)
+    record = record_of(tmp_path / "a.jsonl", one_segment_episode(StopReason.ENV_FAILURE), rewards=judge)
     assert record["segments"][0]["rewards"] == [0.0] * 6
 
 

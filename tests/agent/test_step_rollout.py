@@ -76,8 +76,8 @@ def test_rows_of_a_task_whose_greedy_episode_failed_are_left_out(models, monkeyp
     whole = OpenManusAgent.play
     calls = []
 
-    def first_greedy_fails(self, requests, on_end=None):
-        found = whole(self, requests, on_end)
+    def first_greedy_fails(self, requests, on_end=None, enough=None):
+        found = whole(self, requests, on_end, enough)
         calls.append(found)
         if len(calls) == 2:
             found[0].stop_reason = StopReason.ENV_FAILURE

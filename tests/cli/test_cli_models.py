@@ -79,7 +79,7 @@ def test_fine_tuning_and_evaluation_take_a_packaged_name(run):
     )
     assert sft.exit_code == 0, sft.output
     assert "model: pocket comes with the package pocket-model==1.0" in sft.output
-    assert "model: tuned" in sft.output
+    assert "model: tuned/model" in sft.output
     for model in ("pocket", "tuned"):
         report = run("eval", model, "--n", "2", "--json", "agent.max_tokens_per_turn=4", *small)
         assert report.exit_code == 0, report.output

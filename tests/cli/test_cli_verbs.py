@@ -25,7 +25,7 @@ def assert_done(result):
 @pytest.mark.parametrize(
     ("verb", "told"),
     [
-        ([], ["train", "sft", "eval", "export", "play", "env", "data", "models"]),
+        ([], ["train", "sft", "evolve", "dpo", "eval", "export", "play", "env", "data", "models"]),
         (["train"], ["--env_name", "--num_servers", "--base_port", "--data_dir", "--model", "--exp_name_suffix"]),
         (["sft"], ["--output", "--data"]),
         (["eval"], ["--policy", "--split", "--json"]),
@@ -124,15 +124,15 @@ def test_sft_makes_a_model_from_the_expert_and_again_from_what_it_kept(cli, plac
     common = ["--config", str(place.grpo), "warm_start.epochs=1", "trainer.threads=1"]
     data = ["--data_dir", str(place.shared / "data"), "warm_start.demonstrations=16"]
     assert_done(cli("sft", "--output", str(model), *common, *data))
-    kept = tmp_path / "first-demonstrations.parquet"
+    kept = model / "demonstrations.parquet"
     assert "16 rows" in assert_done(cli("data", "inspect", str(kept), "--examples", "0")).out
     again = tmp_path / "second"
     assert_done(cli("sft", "--output", str(again), "--data", str(kept), *common))
-    weights = [directory / "model.safetensors" for directory in (model, again)]
+    weights = [directory / "model/model.safetensors" for directory in (model, again)]
     assert weights[0].read_bytes() == weights[1].read_bytes(), "the same demonstrations and seed give the same model"
     longer = tmp_path / "third"
-    assert_done(cli("sft", "--output", str(longer), "--data", str(kept), "--model", str(model), *common))
-    assert weights[0].read_bytes() != (longer / "model.safetensors").read_bytes()
+    assert_done(cli("sft", "--output", str(longer), "--data", str(kept), "--model", str(model / "model"), *common))
+    assert weights[0].read_bytes() != (longer / "model/model.safetensors").read_bytes()
 
 
 def test_chance_and_the_expert_are_measured(cli):

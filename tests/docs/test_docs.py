@@ -48,6 +48,8 @@ RUN: dict[str, list[str]] = {
     r"openmanus-rl export .*": [],
     r"openmanus-rl play .*": [],
     r"openmanus-rl replay .*": [],
+    r"openmanus-rl episodes .*": [],
+    r"openmanus-rl sft --data runs.*": ["trainer.threads=1"],
     r"openmanus-rl sft (?!--data solved).*": TINY_MODEL,
     r"openmanus-rl (train|sft|eval|env|data|models)( \w+)? --help": [],
     r"openmanus-rl plan( .*)?": TINY_RUN,
@@ -87,6 +89,8 @@ COVERED = {
         "tests/envs/test_cassette.py::test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation"
     ),
     r"python scripts/make_config_reference\.py": "tests/docs/test_docs.py::test_the_reference_of_keys_is_the_schemas",
+    r"openmanus-rl view .*": "tests/viewer/test_view_verb.py::test_the_verb_prints_the_address_and_ends_with_ctrl_c",
+    r"python scripts/screenshots\.py .*": "tests/viewer/test_screenshots.py::test_every_view_is_taken_in_both_colours",
     r"python bench/gae\.py": "tests/algorithms/test_gae.py::test_the_bench_of_gae_runs",
     r"python bench/credit\.py": "tests/algorithms/test_credit_benches.py::test_the_bench_of_credit_runs",
     r"python bench/estimators\.py.*": "tests/algorithms/test_credit_benches.py::test_the_bench_of_estimators_runs",
@@ -98,6 +102,12 @@ COVERED = {
         "tests/trainer/test_async_figures.py::test_playing_ahead_learns_as_well_as_taking_turns"
     ),
     r"python bench/object_store\.py": "tests/distributed/test_ray_groups.py::test_the_bench_of_the_object_store_runs",
+    r"openmanus-rl evolve .*": (
+        "tests/trainer/test_self_improvement.py::test_a_stopped_evolution_goes_on_with_the_round_it_stood_in"
+    ),
+    r"openmanus-rl dpo .*": (
+        "tests/trainer/test_self_improvement.py::test_dpo_makes_a_model_that_prefers_what_succeeded"
+    ),
     r"pytest -m slow": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh --all": "tests/test_scripts.py::test_all_adds_the_slow_tests",
     r"\./test\.sh.*": "tests/test_scripts.py::test_all_checks_run_and_slow_tests_do_not",

@@ -9,6 +9,7 @@ from openmanus_rl.rewards.exact_match import normalise
 
 def test_the_guides_rewards_are_registered():
     built_in = {"agentgym", "exact_match", "f1", "bleu", "rouge_l", "format", "length", "action_similarity"}
+    built_in |= {"math", "llm_judge"}
     assert built_in <= set(SUPPORTED_REWARD_SCORE_FNS)
 
 

@@ -3,7 +3,7 @@
 import json
 
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
-from openmanus_rl.agent.records import read_episodes
+from openmanus_rl.agent.records import RecordDetails, read_episodes
 from openmanus_rl.envs.base import Task
 from openmanus_rl.tracking.episodes import EpisodeLog
 
@@ -30,6 +30,6 @@ def test_a_step_that_is_played_again_replaces_its_file(tmp_path):
 
 def test_tokens_carry_the_worlds_rewards_unless_others_are_given(tmp_path):
     plain = EpisodeLog(tmp_path).write("train", 1, [episode()])
-    given = EpisodeLog(tmp_path, lambda _: [[(2, 0.5)]]).write("train", 2, [episode()])
+    given = EpisodeLog(tmp_path, RecordDetails(lambda _: [[(2, 0.5)]])).write("train", 2, [episode()])
     assert json.loads(plain.read_text())["segments"][0]["rewards"] == [0.0, 0.0, 0.0, 1.0]
     assert json.loads(given.read_text())["segments"][0]["rewards"] == [0.0, 0.0, 0.5, 0.0]

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from openmanus_rl.tracking.metrics import MetricsLog, TensorBoardLog, read_metrics
+from openmanus_rl.tracking.metrics import MetricsLog, read_metrics
 
 
 def written(path, steps):
@@ -56,17 +56,3 @@ def test_a_value_that_is_not_finite_is_null(tmp_path):
 
     line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=refuse)
     assert (line["kl"], line["loss"], line["entropy"]) == (None, None, 0.5)
-
-
-def test_tensorboard_forgets_what_a_killed_run_did_after_its_checkpoint(tmp_path):
-    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    killed = TensorBoardLog(tmp_path, first_step=1)
-    for step in (1, 2, 3):
-        killed.append(step, {"loss": 1.0})
-    killed.close()
-    resumed = TensorBoardLog(tmp_path, first_step=3)
-    resumed.append(3, {"loss": 2.0})
-    resumed.close()
-    events = event_accumulator.EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 1.0), (2, 1.0), (3, 2.0)]

@@ -19,8 +19,8 @@ from openmanus_rl.errors import UserError
 from openmanus_rl.inference.embedded import EmbeddedEngine
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer
-from openmanus_rl.trainer.inputs import fine_tune_to
 from openmanus_rl.trainer.run import train
+from openmanus_rl.trainer.sft_run import run_sft
 from openmanus_rl.trainer.standalone import evaluate_endpoint, evaluate_model
 
 GREEDY = "rollout.validation_temperature=0"
@@ -78,8 +78,8 @@ def test_what_a_model_behind_an_endpoint_solved_can_be_fine_tuned_on(place, gree
         said = [message["content"] for message in demonstration.messages if message.get("loss")]
         assert said == [turn.text for turn in episode.turns]
         assert demonstration.messages[0]["role"] == "system"
-    fine_tune_to(place.config("warm_start.enabled=true", "warm_start.epochs=1"), tmp_path / "model", solved, str)
-    assert (tmp_path / "model" / "model.safetensors").exists()
+    words = ("warm_start.enabled=true", "warm_start.epochs=1", f"warm_start.data={solved}")
+    assert (run_sft(place.config(*words), tmp_path / "taught") / "model.safetensors").exists()
 
 
 def test_a_run_cannot_train_on_an_endpoint(place, served):

@@ -21,8 +21,10 @@ from openmanus_rl.config.base import Config
 from openmanus_rl.config.effect import USED_BY
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.inference.vllm_start import engine_arguments, variables
-from openmanus_rl.trainer.inputs import fine_tune_to
+from openmanus_rl.trainer.dpo import run_dpo
+from openmanus_rl.trainer.evolve import run_evolve
 from openmanus_rl.trainer.run import train
+from openmanus_rl.trainer.sft_run import DEMONSTRATIONS, run_sft
 from openmanus_rl.trainer.standalone import evaluate_endpoint, evaluate_model
 
 CHECKS = ("openmanus_rl.config.load", "openmanus_rl.config.effect", "openmanus_rl.trainer.checked_config")
@@ -102,22 +104,29 @@ def reads(shared_place, tmp_path_factory):
         train(on_ray)
         train(place.config(*short, "critic.trunk=actor", preset=place.ppo))
         read_as_vllm_starts(with_adapters)
-    with recorded_reads() as read["eval"]:
-        evaluate_model(kl_in_reward, str(run), "validation", None, None)
-        read_as_vllm_starts(kl_in_reward)
-        with live_app(Starlette(routes=[Route("/v1/chat/completions", answer_up, methods=["POST"])])) as url:
-            words = ["rollout.engine=endpoint", f"rollout.endpoint.url={url}/v1", "rollout.endpoint.model=any"]
-            evaluate_endpoint(place.config(*short, *words), "validation", None, None, None)
+    with live_app(Starlette(routes=[Route("/v1/chat/completions", answer_up, methods=["POST"])])) as url:
+        words = ["rollout.engine=endpoint", f"rollout.endpoint.url={url}/v1", "rollout.endpoint.model=any"]
+        at_endpoint = place.config(*short, *words)
+        with recorded_reads() as read["eval"]:
+            evaluate_model(kl_in_reward, str(run), "validation", None, None)
+            read_as_vllm_starts(kl_in_reward)
+            evaluate_endpoint(at_endpoint, "validation", None, None, None)
+    tuned = place.config(*short, *adapters, "warm_start.enabled=true", "warm_start.validation_share=0.2")
     with recorded_reads() as read["sft"]:
-        fine_tune_to(kl_in_reward, here / "model", None, lambda line: None)
+        run_sft(tuned, here / "sft")
+    given = place.config(*short, "warm_start.enabled=true", f"warm_start.data={here / 'sft' / DEMONSTRATIONS}")
     with recorded_reads() as read["sft --data"]:
-        fine_tune_to(kl_in_reward, here / "model-2", here / "model-demonstrations.parquet", lambda line: None)
+        run_sft(given, here / "sft-data")
+    with recorded_reads() as read["evolve"]:
+        run_evolve(place.config(*short, "evolve.rounds=1", "evolve.tasks=8"), here / "evolve")
+    with recorded_reads() as read["dpo"]:
+        run_dpo(place.config(*short, "dpo.tasks=16"), here / "dpo")
     return read
 
 
 def test_every_field_of_the_config_is_read(reads):
     # A model in the cache is not built again, so what builds it is seen where sft builds one.
-    unread = ALL_KEYS - reads["train"] - reads["sft"] - reads["eval"]
+    unread = ALL_KEYS.difference(*reads.values())
     assert not unread, f"these keys have no effect; wire them or remove them: {sorted(unread)}"
 
 

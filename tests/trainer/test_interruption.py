@@ -119,7 +119,7 @@ def test_episodes_of_a_killed_server_are_played_again_and_no_failed_one_is_train
 
 def test_a_server_that_keeps_ending_ends_the_run_with_its_log_named(place, cli, grpo_run, tmp_path):
     world, model = arm(tmp_path, "server always 1"), f"model.path={grpo_run / 'initial_model'}"
-    result = cli(*place.command(world, model, "trainer.name=doomed", "rollout.retries=8"))
+    result = cli(*place.command(world, model, "trainer.name=doomed", "rollout.retries=8", "rollout.failure_budget=8"))
     assert result.code == 2
     assert "Traceback" not in result.err
     assert "openmanus-rl: error: no environment server is left of 1; that at http://127.0.0.1:" in result.err

@@ -151,7 +151,8 @@ def test_an_interrupt_finishes_the_step_and_drops_the_next(place, start_cli):
 
 def test_a_failure_in_what_is_played_ahead_ends_the_run_as_any_other(place, cli, grpo_run, tmp_path):
     world, model = arm(tmp_path, "server always 1"), f"model.path={grpo_run / 'initial_model'}"
-    result = cli(*place.command(*AHEAD, world, model, "trainer.name=doomed", "rollout.retries=8"))
+    patient = ["rollout.retries=8", "rollout.failure_budget=8"]
+    result = cli(*place.command(*AHEAD, world, model, "trainer.name=doomed", *patient))
     assert result.code == 2
     assert "Traceback" not in result.err
     assert "openmanus-rl: error: no environment server is left of 1" in result.err

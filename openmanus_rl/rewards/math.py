@@ -1,0 +1,58 @@
+"""Mathematical equality, by math-verify: 1 where the answer means the expected number or expression, else 0.
+
+It is asked in a process of its own: comparing two expressions may take for ever, and only a process can be stopped.
+"""
+
+import asyncio
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from typing import Any
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.rewards.registry import SUPPORTED_REWARD_SCORE_FNS
+from openmanus_rl.rewards.texts import answer_and_references
+
+SECONDS = 5
+"""For reading an answer, and for each comparison; one that takes longer is no right answer."""
+
+
+@SUPPORTED_REWARD_SCORE_FNS.register("math")
+async def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> dict[str, float]:
+    """`1/2`, `0.5` and `$\\frac{1}{2}$` are the same. `unreadable` is 1 for an answer without mathematics in it."""
+    answer, expected = answer_and_references("math", solution_str, ground_truth, kwargs)
+    loop = asyncio.get_running_loop()
+    readable, equal, bad = await loop.run_in_executor(_process(), compare, answer, expected)
+    if bad is not None:
+        raise UserError(
+            f"the reward math cannot read the ground truth {bad!r}.",
+            "The column reward_model.ground_truth must hold a number or LaTeX.",
+        )
+    return {"score": float(equal), "unreadable": float(not readable)}
+
+
+def compare(answer: str, expected: list[str]) -> tuple[bool, bool, str | None]:
+    """Whether the answer can be read, whether it equals one of the expected ones, and one that cannot be read."""
+    from math_verify import verify
+
+    golds = [(text, _read(text)) for text in expected]
+    if unreadable := [text for text, gold in golds if not gold]:
+        return False, False, unreadable[0]
+    said = _read(answer)
+    equal = any(verify(gold, said, timeout_seconds=SECONDS) for _, gold in golds) if said else False
+    return bool(said), equal, None
+
+
+def _read(text: str) -> list[Any]:
+    """What is mathematics in a text; bare LaTeX counts too."""
+    from math_verify import parse
+
+    found: list[Any] = parse(text, parsing_timeout=SECONDS)
+    if "\\" in text and "$" not in text and "boxed" not in text:
+        found = parse(f"${text}$", parsing_timeout=SECONDS) or found
+    return found
+
+
+@cache
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))

@@ -1,0 +1,46 @@
+"""Several runs side by side: where their configs differ, and whether their success does by more than noise."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from openmanus_rl.tracking.stats import Interval, difference
+from openmanus_rl.viewer.run import RunView
+
+
+def compare(runs: Sequence[RunView]) -> dict[str, Any]:
+    """The runs' last held-out success, each against the first run that has one; and the keys that differ."""
+    told = [run.brief() for run in runs]
+    baseline = next((run for run in told if run["success"]), None)
+    for run in told:
+        is_compared = run["success"] and run is not baseline
+        run["difference"] = (
+            difference(_interval(run["success"]), _interval(baseline["success"])).to_dict()
+            if is_compared and baseline
+            else None
+        )
+    return {
+        "runs": told,
+        "baseline": baseline["name"] if baseline else None,
+        "config": differing_values([run.config() for run in runs]),
+        "metrics": sorted({name for run in runs for name in run.metrics.columns}),
+    }
+
+
+def differing_values(configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Dotted keys whose values are not the same in all configs, with the value of each (None: it has no such key)."""
+    flat = [dict(_leaves(config)) for config in configs]
+    keys = dict.fromkeys(key for leaves in flat for key in leaves)
+    rows = [{"key": key, "values": [leaves.get(key) for leaves in flat]} for key in keys]
+    return [row for row in rows if any(value != row["values"][0] for value in row["values"])]
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _interval(success: dict[str, Any]) -> Interval:
+    return Interval(**{name: success[name] for name in ("rate", "low", "high", "n")})

@@ -1,0 +1,167 @@
+// Charts over steps or time: lines, a band, marks for what happened.
+import uPlot from "./vendor/uPlot.esm.js";
+import { h } from "./dom.js";
+import { number } from "./format.js";
+
+function token(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export function seriesColour(index) {
+  return token(`--s${index % 8}`);
+}
+
+/**
+ * `lines`: [{label, x, y, colour, width, dots, format, hidden}], each with its own x values; `bands`: indexes of
+ * the lines below and above, and the line whose colour it has; `stacked`: areas on top of each other; `marks`: [{x, kind, text}].
+ */
+export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, height = 190, range, onzoom }) {
+  const now = { lines, marks, columns: [] };
+  const readout = h("div", { class: "readout", "aria-hidden": "true" });
+  const body = h("div", { class: "plot" });
+  const figure = h("figure", { class: "chart", role: "img" },
+    h("figcaption", {}, h("span", { class: "chart-title" }, title), note && h("span", { class: "muted" }, ` ${note}`), readout), body);
+  place.append(figure);
+  const data = () => {
+    const [xs, columns] = joined(now.lines);
+    now.columns = columns;
+    figure.setAttribute("aria-label", `${title}: ${spoken(now.lines)}`);
+    return [xs, ...(stacked ? stack(columns) : columns)];
+  };
+  const axis = { stroke: token("--muted"), grid: { stroke: token("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const options = {
+    width: Math.max(200, body.clientWidth),
+    height,
+    legend: { show: false },
+    padding: [10, 8, 0, 0],
+    cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !onzoom }, focus: { prox: 24 } },
+    scales: { x: { time: Boolean(byTime) }, y: { range: range ?? paddedRange } },
+    axes: [
+      { ...axis, size: 26, space: 60, incrs: byTime ? undefined : WHOLE },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map((value) => tick(value, lines[0]?.format)) },
+    ],
+    series: [{}, ...lines.map((line) => ({
+      label: line.label,
+      stroke: line.hidden ? "transparent" : line.colour,
+      width: line.hidden ? 0 : line.width ?? 1.75,
+      fill: stacked ? alpha(line.colour, 0.55) : undefined,
+      spanGaps: true,
+      points: { show: Boolean(line.dots), size: 5, fill: line.colour, stroke: line.colour },
+    }))],
+    bands: filled(bands, stacked, lines),
+    hooks: {
+      draw: [(plot) => drawMarks(plot, now.marks)],
+      setCursor: [(plot) => tell(readout, plot, now, byTime)],
+      setSelect: [(plot) => {
+        if (!onzoom || plot.select.width < 4) return;
+        onzoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
+      }],
+    },
+  };
+  const plot = new uPlot(options, data(), body);
+  tell(readout, plot, now, byTime);
+  const observer = new ResizeObserver(() => {
+    if (body.clientWidth && Math.abs(body.clientWidth - plot.width) > 1) plot.setSize({ width: body.clientWidth, height });
+  });
+  observer.observe(body);
+  /** The same lines with new values. */
+  figure.update = (newLines, newMarks) => {
+    Object.assign(now, { lines: newLines, marks: newMarks });
+    plot.setData(data());
+    tell(readout, plot, now, byTime);
+  };
+  figure.close = () => {
+    observer.disconnect();
+    plot.destroy();
+    figure.remove();
+  };
+  return figure;
+}
+
+/** Steps are whole: so are the numbers below the chart. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000];
+
+function tick(value, format) {
+  return format ? format(value).replace(".0 %", " %") : number(value);
+}
+
+/** Columns of different x values on the union of them, null where a line has none. */
+function joined(lines) {
+  const xs = [...new Set(lines.flatMap((line) => line.x))].filter((x) => x !== null).sort((a, b) => a - b);
+  const place = new Map(xs.map((x, index) => [x, index]));
+  const columns = lines.map((line) => {
+    const column = new Array(xs.length).fill(null);
+    line.x.forEach((x, index) => { if (place.has(x)) column[place.get(x)] = line.y[index]; });
+    return column;
+  });
+  return [xs, columns];
+}
+
+function stack(columns) {
+  const sums = new Array(columns[0]?.length ?? 0).fill(0);
+  return columns.map((column) => column.map((value, index) => (sums[index] += value ?? 0)));
+}
+
+function filled(bands, stacked, lines) {
+  if (stacked) return lines.slice(1).map((line, index) => ({ series: [index + 2, index + 1], fill: alpha(line.colour, 0.55) }));
+  return bands.map(([low, high, line]) => ({ series: [high + 1, low + 1], fill: alpha(line.colour, 0.16) }));
+}
+
+function paddedRange(_, low, high) {
+  if (low === null || low === undefined) return [0, 1];
+  const room = (high - low || Math.abs(high) || 1) * 0.08;
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
+
+function alpha(colour, share) {
+  return `color-mix(in srgb, ${colour} ${Math.round(share * 100)}%, transparent)`;
+}
+
+function drawMarks(plot, marks) {
+  const { ctx, bbox } = plot;
+  const scale = devicePixelRatio || 1;
+  ctx.save();
+  for (const mark of marks) {
+    const x = plot.valToPos(mark.x, "x", true);
+    if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) continue;
+    ctx.fillStyle = ctx.strokeStyle = token(mark.kind === "checkpoint" ? "--muted" : mark.kind === "alarm" ? "--bad" : "--accent");
+    if (mark.kind === "checkpoint") {
+      const base = bbox.top + bbox.height;
+      ctx.beginPath();
+      ctx.moveTo(x - 4 * scale, base);
+      ctx.lineTo(x + 4 * scale, base);
+      ctx.lineTo(x, base - 6 * scale);
+      ctx.fill();
+    } else {
+      ctx.setLineDash([4 * scale, 3 * scale]);
+      ctx.lineWidth = scale;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+  }
+  ctx.restore();
+}
+
+/** The values under the cursor, else the last ones. */
+function tell(readout, plot, { lines, columns, marks }, byTime) {
+  const xs = plot.data[0];
+  const at = plot.cursor.idx ?? null;
+  const entries = lines.map((line, index) => {
+    if (line.hidden) return null;
+    const value = at === null ? columns[index].findLast((entry) => entry !== null) : columns[index][at];
+    return h("span", { class: "reading" }, h("span", { class: "key", style: { background: line.colour } }),
+      `${line.label} `, h("b", {}, (line.format ?? number)(value ?? null)));
+  });
+  const reach = xs.length > 1 ? (plot.scales.x.max - plot.scales.x.min) / 60 : 0;
+  const near = at === null ? [] : marks.filter((mark) => Math.abs(mark.x - xs[at]) <= reach).slice(0, 2);
+  const where = at === null ? null : byTime ? new Date(xs[at] * 1000).toLocaleTimeString("en-GB") : `step ${number(xs[at])}`;
+  readout.replaceChildren(...[where && h("span", { class: "reading muted" }, where), ...entries,
+    ...near.map((mark) => h("span", { class: "reading accent" }, mark.text))].filter(Boolean));
+}
+
+function spoken(lines) {
+  return lines.filter((line) => !line.hidden)
+    .map((line) => `${line.label} ${(line.format ?? number)(line.y.findLast((value) => value !== null) ?? null)}`).join(", ");
+}

@@ -1,0 +1,222 @@
+// The list of episodes: filters above, and rows that are fetched as they are scrolled to.
+import { get, watch } from "./api.js";
+import { fill, h, link } from "./dom.js";
+import { number, plural, signed } from "./format.js";
+import { outcomeBadge } from "./episode_view.js";
+import { inline } from "./text.js";
+
+const PAGE = 200;
+const ROW = 38;
+const FIELDS = ["kind", "outcome", "stop_reason", "env", "difficulty", "item", "trained", "first_step", "last_step", "lowest_return", "highest_return", "text", "order", "direction", "group"];
+const COLUMNS = [
+  { name: "step", label: "Step", class: "figure" },
+  { name: "kind", label: "Kind", plain: true, class: "narrow-hidden" },
+  { name: "item_id", label: "Task", class: "grow" },
+  { name: "outcome", label: "Outcome", plain: true },
+  { name: "return", label: "Return", class: "figure" },
+  { name: "stop_reason", label: "Ended by", plain: true, class: "narrow-hidden" },
+  { name: "turns", label: "Turns", class: "figure narrow-hidden" },
+  { name: "tokens", label: "Tokens", class: "figure narrow-hidden" },
+  { name: "group", label: "Group", plain: true, class: "narrow-hidden" },
+];
+
+export async function show(place, { run, words }, signal) {
+  const { facets } = await get(["runs", run], {}, signal);
+  const query = Object.fromEntries(FIELDS.filter((name) => words.get(name)).map((name) => [name, words.get(name)]));
+  const list = new EpisodeList(run, signal);
+  const ask = () => {
+    const address = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
+    history.replaceState(null, "", link("run", run, "episodes") + (address ? `?${address}` : ""));
+    list.ask(query);
+  };
+  const form = filters(facets, query, ask);
+  fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
+  list.ask(query);
+  let version = null;
+  watch([run], (states) => {
+    const now = states[run]?.episodes;
+    if (version !== null && now !== version) list.news();
+    version = now;
+  }, signal);
+  document.addEventListener("keydown", (event) => {
+    const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+    if (event.key === "/" && !isTyping) {
+      event.preventDefault();
+      form.querySelector("[name=text]").focus();
+    }
+  }, { signal });
+}
+
+function filters(facets, query, ask) {
+  let waiting = null;
+  const changed = (name, soon) => (event) => {
+    query[name] = event.target.value.trim();
+    clearTimeout(waiting);
+    waiting = setTimeout(ask, soon ? 200 : 0);
+  };
+  const choice = (name, label, options) => {
+    const entries = Array.isArray(options) ? options : Object.entries(options).sort((a, b) => b[1] - a[1]).map(([value, count]) => [value, `${value} (${number(count)})`]);
+    if (entries.length < 2 && !query[name]) return null;
+    return h("label", {}, h("span", {}, label), h("select", { name, onchange: changed(name) }, h("option", { value: "" }, "any"),
+      entries.map(([value, text]) => h("option", { value, selected: query[name] === value }, text))));
+  };
+  const input = (name, label, attributes) => h("label", {}, h("span", {}, label),
+    h("input", { name, value: query[name] ?? "", autocomplete: "off", oninput: changed(name, true), ...attributes }));
+  const form = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+    input("text", "Text", { type: "search", placeholder: "said, done or seen   /", class: "wide" }),
+    choice("outcome", "Outcome", [["success", "success"], ["miss", "no success"], ["failed", "failed"]]),
+    choice("kind", "Kind", facets.kind),
+    choice("stop_reason", "Ended by", facets.stop_reason),
+    choice("env", "World", facets.env),
+    choice("difficulty", "Difficulty", facets.difficulty),
+    choice("trained", "Trained", [["yes", "yes"], ["no", "no"]]),
+    input("item", "Task", { type: "search", placeholder: "maze_12" }),
+    h("fieldset", {}, h("legend", {}, "Step"), bound("first_step", "from"), bound("last_step", "to")),
+    h("fieldset", {}, h("legend", {}, "Return"), bound("lowest_return", "from"), bound("highest_return", "to")),
+    h("button", { type: "button", class: "button quiet", onclick: () => {
+      for (const name of FIELDS) delete query[name];
+      form.reset();
+      for (const field of form.querySelectorAll("input")) field.value = "";
+      for (const field of form.querySelectorAll("select")) field.value = "";
+      ask();
+    } }, "Clear"));
+  function bound(name, label) {
+    return h("input", { name, type: "number", step: "any", placeholder: label, "aria-label": `${name.replace("_", " ")}`, value: query[name] ?? "", oninput: changed(name, true) });
+  }
+  return form;
+}
+
+class EpisodeList {
+  constructor(run, signal) {
+    this.run = run;
+    this.signal = signal;
+    this.count = h("span", { class: "muted", role: "status" });
+    this.note = h("p", { class: "muted" });
+    this.more = h("button", { type: "button", class: "button", hidden: true, onclick: () => { this.element.scrollTop = 0; this.renew(); } }, "There are new episodes");
+    this.space = h("div", { class: "virtual-space" });
+    this.element = h("div", { class: "virtual", tabindex: "0", role: "listbox", "aria-label": "Episodes" }, this.space);
+    this.selected = 0;
+    this.reset();
+    this.element.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.element.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  reset() {
+    this.pages = new Map();
+    this.matched = null;
+  }
+
+  headers(query, ask) {
+    const row = h("div", { class: "virtual-head episode-row" });
+    const draw = () => fill(row, COLUMNS.map((column) => {
+      const isSorted = (query.order ?? "step") === column.name;
+      const arrow = isSorted ? (query.direction === "up" ? " ↑" : " ↓") : "";
+      if (column.plain) return h("span", { class: column.class }, column.label);
+      return h("button", { type: "button", class: `sort ${column.class ?? ""}`, "aria-pressed": String(isSorted), onclick: () => {
+        query.direction = isSorted && query.direction !== "up" ? "up" : "down";
+        query.order = column.name;
+        draw();
+        ask();
+      } }, column.label + arrow);
+    }));
+    draw();
+    return row;
+  }
+
+  ask(query) {
+    this.query = { ...query };
+    this.selected = 0;
+    this.element.scrollTop = 0;
+    this.renew();
+  }
+
+  /** New rows come in above: at the top of the list they are shown, further down they wait to be asked for. */
+  news() {
+    if (this.element.scrollTop < ROW) this.renew();
+    else this.more.hidden = false;
+  }
+
+  renew() {
+    this.more.hidden = true;
+    this.asked?.abort();
+    this.asked = new AbortController();
+    this.reset();
+    this.fetch(0);
+  }
+
+  async fetch(page) {
+    if (this.pages.has(page)) return;
+    this.pages.set(page, null);
+    const { signal } = this.asked;
+    this.signal.addEventListener("abort", () => this.asked.abort(), { once: true });
+    try {
+      const answer = await get(["runs", this.run, "episodes"], { ...this.query, offset: page * PAGE, limit: PAGE }, signal);
+      if (signal.aborted) return;
+      this.pages.set(page, answer.rows);
+      this.matched = answer.matched;
+      this.tell(answer);
+      this.draw();
+      const isShort = answer.search && !answer.search.done && answer.rows.length < PAGE;
+      if (isShort || answer.waiting) {
+        this.pages.delete(page);
+        setTimeout(() => { if (!signal.aborted) this.fetch(page); }, answer.waiting ? 500 : 0);
+      }
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.count.textContent = error.message;
+    }
+  }
+
+  tell({ total, matched, search, waiting }) {
+    const more = search && !search.done ? " so far" : "";
+    const progress = search && !search.done ? `, searched ${number(search.searched)} of ${number(search.of)}` : "";
+    const indexing = waiting ? ` · ${plural(waiting, "file")} still to be indexed` : "";
+    this.count.textContent = (matched === total ? plural(total, "episode") : `${number(matched)}${more} of ${plural(total, "episode")}`) + progress + indexing;
+    this.note.textContent = matched ? "" : more ? "Searching …" : total ? "No episode fits these filters." : "No episode is written yet.";
+  }
+
+  draw() {
+    if (this.matched === null) return;
+    this.space.style.setProperty("height", `${this.matched * ROW}px`);
+    const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - 10);
+    const last = Math.min(this.matched, Math.ceil((this.element.scrollTop + this.element.clientHeight) / ROW) + 10);
+    const rows = [];
+    for (let index = first; index < last; index += 1) {
+      const page = this.pages.get(Math.floor(index / PAGE));
+      if (page === undefined) this.fetch(Math.floor(index / PAGE));
+      rows.push(this.row(index, page?.[index % PAGE]));
+    }
+    this.space.replaceChildren(...rows);
+  }
+
+  row(index, row) {
+    const attributes = { class: `episode-row${index === this.selected ? " selected" : ""}`, style: { top: `${index * ROW}px`, height: `${ROW}px` } };
+    if (!row) return h("div", { ...attributes, "aria-hidden": "true" }, h("span", { class: "skeleton grow" }));
+    const href = link("run", this.run, "episode", row.file, row.number);
+    return h("a", { ...attributes, href, role: "option", "aria-selected": String(index === this.selected), tabindex: "-1" },
+      h("span", { class: "figure" }, number(row.step)),
+      h("span", { class: "narrow-hidden" }, inline(row.kind, 20)),
+      h("span", { class: "grow" }, inline(row.item_id, 80), row.difficulty && h("span", { class: "muted" }, " ", inline(row.difficulty, 30))),
+      h("span", {}, outcomeBadge(row)),
+      h("span", { class: `figure ${row.episode_return > 0 ? "above" : row.episode_return < 0 ? "below" : ""}` }, signed(row.episode_return)),
+      h("span", { class: "narrow-hidden" }, inline(row.stop_reason, 30)),
+      h("span", { class: "figure narrow-hidden" }, number(row.turns)),
+      h("span", { class: "figure narrow-hidden" }, number(row.tokens)),
+      h("span", { class: "narrow-hidden muted" }, `${row.group}·${row.sample}${row.trained ? " trained" : ""}`));
+  }
+
+  key(event) {
+    const move = { ArrowDown: 1, ArrowUp: -1, PageDown: 15, PageUp: -15, Home: -Infinity, End: Infinity }[event.key];
+    if (event.key === "Enter") {
+      this.space.querySelector(".selected")?.click();
+    } else if (move !== undefined && this.matched) {
+      event.preventDefault();
+      this.selected = Math.max(0, Math.min(this.matched - 1, this.selected + move));
+      const top = this.selected * ROW;
+      if (top < this.element.scrollTop) this.element.scrollTop = top;
+      if (top + ROW > this.element.scrollTop + this.element.clientHeight) this.element.scrollTop = top + ROW - this.element.clientHeight;
+      this.draw();
+    }
+  }
+}
