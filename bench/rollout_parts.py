@@ -1,4 +1,4 @@
-"""What bench/rollout.py plays with: a world that takes as long as it is told, and an engine that takes no time."""
+"""What bench/rollout.py plays with: worlds and an engine that take as long as they are told, or no time."""
 
 import asyncio
 import math
@@ -116,11 +116,12 @@ class FaultyWorld(World):
         return StepResult(Observation(OBSERVATION), reward, False, False, False), None
 
 
-class InstantEngine(InferenceEngine):
-    """Answers at once, with tokens of a real answer."""
+class PacedEngine(InferenceEngine):
+    """Answers after so many seconds, however many ask, with tokens of a real answer."""
 
-    def __init__(self, answer: list[int]) -> None:
+    def __init__(self, answer: list[int], seconds: float = 0.0) -> None:
         self._answer = answer
+        self._seconds = seconds
         self._log_probs = [-0.5] * len(answer)
         self._versions = [0] * len(answer)
 
@@ -129,7 +130,7 @@ class InstantEngine(InferenceEngine):
         return 0
 
     async def generate(self, prompt_ids, sampling, *, seed, session, deadline=None) -> Completion:
-        await asyncio.sleep(0)  # all episodes are under way at once
+        await asyncio.sleep(self._seconds)
         return Completion(list(self._answer), list(self._log_probs), list(self._versions), FinishReason.STOP)
 
     async def score(self, ids, temperature=1.0):
@@ -148,12 +149,12 @@ class InstantEngine(InferenceEngine):
         """Nothing to stop."""
 
 
-def tiny_model(hidden: int = 128, layers: int = 2) -> tuple[torch.nn.Module, ChatRenderer]:
+def tiny_model(hidden: int = 128) -> tuple[torch.nn.Module, ChatRenderer]:
     """A random model with a tokenizer of the world's words."""
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as directory:
         corpus = [OBSERVATION, "Look around.", "Thought: go\nAction: open the door and look"] * 8
-        spec = TinyModelSpec(hidden_size=hidden, layers=layers, max_positions=CONTEXT)
+        spec = TinyModelSpec(hidden_size=hidden, max_positions=CONTEXT)
         build_tiny_model(Path(directory), corpus, spec, 0)
         return load_causal_lm(directory), ChatRenderer(load_tokenizer(directory))
 

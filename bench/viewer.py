@@ -30,7 +30,7 @@ from openmanus_rl.tracking.episode_index import append_to_index, index_lines  # 
 from openmanus_rl.tracking.metrics import MetricsLog  # noqa: E402
 
 STEPS = 10_000
-ROUNDS = 5
+ROUNDS = 3
 BLOCK = 3
 """Steps in a row with the page open, and then without."""
 

@@ -134,6 +134,8 @@ class DpoConfig(Config):
 
     beta: float = Field(0.1, gt=0)
     """How strongly the policy is held to where it started."""
+    chosen_weight: float = Field(1.0, ge=0)
+    """Weight of the successes' own likelihood beside the comparison; without it both episodes may become unlikely."""
     tasks: int = Field(512, ge=1)
     """Training tasks explored, each rollout.group_size times."""
     pairs_per_task: int = Field(2, ge=1)

@@ -78,7 +78,9 @@ def parse_index_line(line: bytes) -> EpisodeFile | None:
     """The inverse of what `append_to_index` writes; None if it is something else."""
     try:
         told = json.loads(line)
-        return EpisodeFile(str(told["name"]), int(told["size"]), [EpisodeEntry(*entry) for entry in told["entries"]])
+        return EpisodeFile(
+            str(told["name"]), int(told["size"]), [EpisodeEntry._make(entry) for entry in told["entries"]]
+        )
     except (ValueError, KeyError, TypeError):
         return None
 

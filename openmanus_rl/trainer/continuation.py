@@ -27,6 +27,9 @@ _MAY_CHANGE = (
     "rollout.episode_timeout",
     "rollout.retries",
     "*.micro_batch_tokens",
+    "*.layout",
+    "*.gradient_checkpointing",
+    "*.offload_optimiser",
     "trainer.steps",
     "trainer.max_seconds",
     "trainer.runs_dir",
@@ -49,7 +52,14 @@ _MAY_CHANGE = (
 )
 """How far and on what a run goes. All else says what is learnt, and a checkpoint holds what came of that."""
 
-_DECIDES_BITS = ("*.micro_batch_tokens", "trainer.threads", "trainer.executor", "cluster.*", "rollout.engine")
+_DECIDES_BITS = (
+    "*.micro_batch_tokens",
+    "*.layout",
+    "trainer.threads",
+    "trainer.executor",
+    "cluster.*",
+    "rollout.engine",
+)
 """What changes the rounding of sums, and so the bits of a deterministic run, though not what it learns."""
 
 

@@ -111,7 +111,7 @@ class Preferences:
 
     def __init__(self, model: PreTrainedModel, pairs: Sequence[Pair], config: RunConfig) -> None:
         self.model = model.eval()  # nothing is dropped: policy and reference differ by their weights alone
-        self.beta = config.dpo.beta
+        self.beta, self.chosen_weight = config.dpo.beta, config.dpo.chosen_weight
         self.micro_batch_tokens = config.actor.micro_batch_tokens
         self.packed = model.device.type != "cpu"
         self.pairs = [
@@ -124,6 +124,7 @@ class Preferences:
     def accumulate_gradient(self, chosen: Sequence[int]) -> dict[str, float]:
         """Add the gradient of the mean loss over these pairs; what it was.
 
+        The loss is DPO's, and beside it the negative log-likelihood of a token of the success (Pang et al. 2024).
         A pair's loss couples its episodes, so it is first told how each log-prob counts; then every pass adds its part.
         """
         pairs = [self.pairs[index] for index in chosen]
@@ -134,11 +135,14 @@ class Preferences:
         loss_P, margin_P = dpo_loss(
             log_probs_P2[:, 0], log_probs_P2[:, 1], reference_P2[:, 0], reference_P2[:, 1], self.beta
         )
-        (weight_P2,) = torch.autograd.grad(loss_P.mean(), log_probs_P2)
+        tokens_P = torch.tensor([sum(example.learnt for example in chosen) for chosen, _ in pairs])
+        nll_P = -log_probs_P2[:, 0] / tokens_P
+        (weight_P2,) = torch.autograd.grad((loss_P + self.chosen_weight * nll_P).mean(), log_probs_P2)
         for part_E in self._passes(pairs):
             (part_E * self._of_examples(pairs, weight_P2)).sum().backward()
         return {
             "train/loss": float(loss_P.detach().mean()),
+            "dpo/chosen_nll": float(nll_P.detach().mean()),
             "dpo/margin": float(margin_P.detach().mean()),
             "dpo/accuracy": float((margin_P > 0).double().mean()),
         }

@@ -94,15 +94,19 @@ def _learning_parts(
     config: RunConfig, size: ModelSize, roles: list[str], usage: Usage, ranks: int = 1
 ) -> dict[str, float]:
     """Of the roles that hold a model, divided over ranks."""
-    trained = (size.trained if "actor" in roles else 0) + (size.parameters if "critic" in roles else 0)
+    learning = {"actor": size.trained, "critic": size.parameters}
+    trained = sum(learning.get(role, 0) for role in roles)
     held = sum(size.parameters for role in roles if role in ("actor", "critic", "reference"))
     if "actor" in roles and config.model.lora.rank:
         held += size.trained
+    # A file that is mapped into memory gives its room up to whoever needs it.
+    offloaded = {"actor": config.actor.offload_optimiser, "critic": config.critic.offload_optimiser}
+    moments = sum(2 * learning.get(role, 0) for role in roles if not offloaded.get(role))
     return {
         "program": usage.program,
         "weights": held * FLOAT / ranks,
         "gradients": trained * FLOAT / ranks,
-        "optimizer": 2 * trained * FLOAT / ranks,
+        "optimizer": moments * FLOAT / ranks,
         "activations": usage.activations if trained else 0.0,
     }
 

@@ -22,10 +22,10 @@ CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 REMEDIES = {
     "weights": "a smaller model.path",
     "gradients": "a smaller model.path, or adapters (model.lora.rank)",
-    "optimizer": "a smaller model.path, or adapters (model.lora.rank)",
+    "optimizer": "a smaller model.path, adapters (model.lora.rank), or actor.offload_optimiser=true",
     "engine copy": "rollout.ahead=0",
     "KV cache": "a smaller rollout.concurrency, model.max_context or rollout.vllm.kv_cache_gb",
-    "activations": "a smaller actor.micro_batch_tokens",
+    "activations": "a smaller actor.micro_batch_tokens, or actor.gradient_checkpointing=true",
     "program": "fewer processes (env.num_servers, cluster.pools)",
 }
 """What makes each part smaller."""

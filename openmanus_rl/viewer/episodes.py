@@ -1,14 +1,15 @@
 """All episodes of a run as one table in memory, from the index beside them; files without one are read bit by bit."""
 
+import gc
 import json
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.tracking.episode_index import INDEX, EpisodeEntry, EpisodeFile, index_lines, parse_index_line
@@ -19,8 +20,7 @@ LONGEST_RECORD = 64 << 20
 _NAME = re.compile(r"(?:(?P<kind>[a-z]+)_)?step_(?P<step>\d+)\.jsonl|(?P<other>.+)\.jsonl")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """An episode in the table: where it is, and what the index says of it."""
 
     file: str
@@ -62,6 +62,10 @@ class EpisodeTable:
 
     def refresh(self, seconds: float = 0.2) -> None:
         """Take in what is new; files without an index are read for about so long, the rest waits for the next time."""
+        with _no_collection():
+            self._refresh(seconds)
+
+    def _refresh(self, seconds: float) -> None:
         replaced, lines = self._index.new_lines()
         if replaced:
             self._told.clear()
@@ -161,6 +165,18 @@ class EpisodeTable:
         kind, step = _kind_and_step(file.name)
         self._sizes[file.name] = file.size
         self._files[file.name] = [Row(file.name, kind, step, entry) for entry in file.entries]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A hundred thousand rows are nobody's garbage; looking through them again and again takes half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _episode_files(directory: Path) -> Iterator[tuple[str, int]]:

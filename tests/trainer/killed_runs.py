@@ -251,7 +251,8 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def episodes(run: Path) -> dict[str, list[Any]]:
-    return {path.name: [_timeless(line) for line in json_lines(path)] for path in sorted((run / "episodes").iterdir())}
+    files = sorted((run / "episodes").glob("*_step_*.jsonl"))
+    return {path.name: [_timeless(line) for line in json_lines(path)] for path in files}
 
 
 def _timeless(episode: dict[str, Any]) -> dict[str, Any]:

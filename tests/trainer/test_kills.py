@@ -70,7 +70,8 @@ def killed(process):
         assert process.wait(PATIENCE).code == -signal.SIGKILL, process.out + process.err
     finally:
         process.end()
-    wait_until(lambda: not server_pids(directory(process)), PATIENCE, "the killed run's server ends")
+    if "run directory:" in process.out:  # else it had not come to start a server
+        wait_until(lambda: not server_pids(directory(process)), PATIENCE, "the killed run's server ends")
 
 
 def kind_of(point):

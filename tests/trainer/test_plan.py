@@ -65,6 +65,7 @@ def test_what_each_process_holds_follows_from_the_roles_that_live_in_it(place, g
     here = parts(place.config("algorithm.kl.where=loss"), size, activations=1000.0)["trainer"].parts
     assert (here["weights"], here["gradients"], here["optimizer"]) == (2 * weights, weights, 2 * weights)
     assert "engine copy" not in here
+    assert parts(place.config("actor.offload_optimiser=true"), size)["trainer"].parts["optimizer"] == 0
     ahead = ["rollout.ahead=1", "actor.proximal=recompute", "algorithm.correction.kind=token"]
     assert parts(place.config(*ahead), size)["trainer"].parts["engine copy"] == weights
     vllm = parts(place.config("rollout.engine=vllm", "rollout.vllm.dtype=bfloat16"), size)["vLLM"].parts

@@ -26,7 +26,7 @@ def played(item: int, *texts: str, success: bool = True, score: float = 1.0) -> 
     for text in texts:
         ids = [ord(letter) % 40 for letter in text]
         segment.turns.append(Turn(len(segment.ids), ids, [0.0] * len(ids), [0] * len(ids), text, text, None, None))
-        segment.ids += [*ids, 7]
+        segment.ids.extend([*ids, 7])
     task = Task("maze", f"maze_{item}")
     return Episode(task, item, 0, 0, [segment], StopReason.DONE, success, scores={"score": score})
 
@@ -58,8 +58,8 @@ def test_a_success_is_paired_with_a_failure_of_its_own_task_only():
         pair_up(elsewhere, 1)
 
 
-@pytest.mark.parametrize("budget", [1, 10_000])
-def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget):
+@pytest.mark.parametrize(("budget", "chosen_weight"), [(1, 0.0), (10_000, 0.0), (1, 0.7)])
+def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget, chosen_weight):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     model = LlamaForCausalLM(LlamaConfig(vocab_size=40, max_position_embeddings=64, **sizes))
@@ -67,7 +67,9 @@ def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget):
         Pair(played(1, "up", "left"), played(1, "down", "down", "up", success=False)),
         Pair(played(2, "right"), played(2, "up", success=False)),
     ]
-    config = RunConfig.model_validate({"actor": {"micro_batch_tokens": budget}, "dpo": {"beta": 0.5}})
+    config = RunConfig.model_validate(
+        {"actor": {"micro_batch_tokens": budget}, "dpo": {"beta": 0.5, "chosen_weight": chosen_weight}}
+    )
     learner = Preferences(model, pairs, config)
     with torch.no_grad():
         for weight in model.parameters():  # away from the reference, where the loss is that of a coin
@@ -80,7 +82,8 @@ def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget):
     log_probs = sum(log_prob_sums(model, layout, 4) for layout in layouts(examples, 10_000, packed=True)).view(2, 2)
     reference = learner.reference_P2
     loss = dpo_loss(log_probs[:, 0], log_probs[:, 1], reference[:, 0], reference[:, 1], 0.5).loss_P.mean()
-    loss.backward()
+    of_chosen = -(log_probs[:, 0] / torch.tensor([len("upleft"), len("right")])).mean()
+    (loss + chosen_weight * of_chosen).backward()
     expected = torch.cat([weight.grad.flatten() for weight in model.parameters()])
     assert metrics["train/loss"] == pytest.approx(loss.item(), abs=1e-5)
     assert torch.allclose(gradient, expected, atol=1e-5)
