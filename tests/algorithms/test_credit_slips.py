@@ -204,6 +204,14 @@ def test_slip_10_what_the_world_gave_arrives_on_the_rows_whole(allocation):
     assert [episode.scores["score"] for episode in episodes] == [0.75, 0.75, -1.0]
 
 
+def test_slip_10_a_score_function_of_ones_own_is_told_what_the_world_gave(tmp_path):
+    path = tmp_path / "told_reward.py"
+    path.write_text("def told(solution_str, ground_truth, **kwargs):\n    return 2 * kwargs['episode_return']\n")
+    manager = RewardManager(AlgorithmConfig(reward_score_fn=f"{path}:told"), max_episode_tokens=100)
+    rows = episodes_to_rows([played(0, 0, [-0.25, 1.0]), played(0, 1, [-1.0])], 0, manager)
+    assert rows.batch["token_level_scores"].sum(-1).tolist() == [1.5, -2.0]
+
+
 def test_slip_11_an_episode_cannot_be_its_own_sibling():
     batch = to_batch([Played(0, 0, [[Token(0, 1.0)]]), Played(1, 0, [[Token(0)]])])
     twice = {name: getattr(batch, name) for name in batch.__dataclass_fields__}

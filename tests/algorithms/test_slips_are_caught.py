@@ -179,6 +179,14 @@ SLIPS = [
         "rewards/score.py",
         '"episode_return": episode.episode_return,',
         '"episode_return": 0.0,',
+        "test_slip_10_a_score_function_of_ones_own_is_told_what_the_world_gave",
+    ),
+    Slip(
+        10,
+        "the world's rewards are counted as 0",
+        "rewards/score.py",
+        "total + weight * turn.reward for",
+        "total for",
         "test_slip_10_what_the_world_gave_arrives_on_the_rows_whole",
     ),
     Slip(
