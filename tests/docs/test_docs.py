@@ -207,8 +207,9 @@ def run_command(command: str, shows_output: bool, expect: int) -> str:
 
 
 def make_runs_exist(words: list[str]) -> None:
-    """A page may speak of any run or checkpoint; the small run stands in for it."""
-    for path in (Path(match[0]) for word in words if (match := re.search(r"\bruns/\S+", word))):
+    """A page may speak of any run or checkpoint; the small run stands in for it, unless the command makes it."""
+    named = [word for before, word in zip(["", *words], words, strict=False) if before != "--output"]
+    for path in (Path(match[0]) for word in named if (match := re.search(r"\bruns/\S+", word))):
         run = Path(*path.parts[:2])
         if not run.exists():
             run.symlink_to(Path("runs/maze-grpo").resolve())

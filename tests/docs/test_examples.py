@@ -124,6 +124,8 @@ def answers(*tokens: int) -> DataProto:
             "response_mask": mask,
             "turn_index": torch.tensor([[0, 0, -1, 1]]).repeat(len(tokens), 1),
             "episode_index": torch.arange(len(tokens)),
+            "group_index": torch.zeros(len(tokens), dtype=torch.long),
+            "rollout_log_probs": torch.full(mask.shape, -6.0) * mask,
             "old_log_probs": torch.full(mask.shape, -6.0) * mask,
             "advantages": torch.zeros(mask.shape),
         }
