@@ -12,9 +12,9 @@ import multiprocessing
 import os
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -69,7 +69,7 @@ class VllmEngine(InferenceEngine):
         self._sampling: set[str] = set()
         self._none_sampling = asyncio.Event()
         self._none_sampling.set()
-        self._update_lock = asyncio.Lock()
+        self._alone = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         with self._given_up_cleanly():
             self._submit(self._start(model_dir)).result()
@@ -247,25 +247,36 @@ class VllmEngine(InferenceEngine):
     async def _score(self, ids: list[int]) -> list[float]:
         from vllm import SamplingParams as VllmParams
 
-        request = _Request()
-        await self._admission(request)
         params = VllmParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
-        output = await self._sample(ids, params, request)
+        request = _Request()
+        if self._config.model.lora.rank > 0:
+            # With adapters, vLLM dies of a batch in which some want their prompt's log-probs and others sample.
+            async with self._nothing_sampling():
+                output = await self._sample(ids, params, request)
+        else:
+            await self._admission(request)
+            output = await self._sample(ids, params, request)
         positions = output.prompt_logprobs[1:]
         return [position[token].logprob for position, token in zip(positions, ids[1:], strict=True)]
 
     async def _update(self, source: dict[str, torch.Tensor], version: int) -> None:
-        async with self._update_lock:
+        async with self._nothing_sampling():
+            if self._config.model.lora.rank > 0:
+                await self._load_adapters(source)
+            else:
+                await self._load_weights(source)
+            if not await self._answer(self._vllm.reset_prefix_cache()):
+                raise RuntimeError("vLLM did not empty its prefix cache")
+            self._version = version
+
+    @asynccontextmanager
+    async def _nothing_sampling(self) -> AsyncIterator[None]:
+        """What is being sampled ends first, and what comes waits."""
+        async with self._alone:
             self._may_start.clear()
             try:
                 await self._none_sampling.wait()
-                if self._config.model.lora.rank > 0:
-                    await self._load_adapters(source)
-                else:
-                    await self._load_weights(source)
-                if not await self._answer(self._vllm.reset_prefix_cache()):
-                    raise RuntimeError("vLLM did not empty its prefix cache")
-                self._version = version
+                yield
             finally:
                 self._may_start.set()
 

@@ -10,7 +10,6 @@ from toy_worlds import Counter
 from openmanus_rl.agent.context import SUMMARY_REQUEST, left_out, notes
 from openmanus_rl.agent.episode import StopReason
 from openmanus_rl.agent.records import episode_from_dict, episode_to_dict
-from openmanus_rl.agent.rewards import turn_rewards
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_to_rows
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.algorithms.core_algos import compute_advantage, credit_batch
@@ -91,7 +90,7 @@ def test_a_summary_is_asked_for_in_the_old_segment_and_begins_the_new_one(models
     if trains:
         turns = rows.batch["turn_index"][0][rows.batch["response_mask"][0]].tolist()
         assert turns[-len(summary.token_ids) :] == [1] * len(summary.token_ids), "part of the turn before it"
-    assert episode_from_dict(episode_to_dict(episode, turn_rewards)) == episode
+    assert episode_from_dict(episode_to_dict(episode)) == episode
 
 
 def test_a_summary_is_written_before_the_context_is_too_full_for_it(models):

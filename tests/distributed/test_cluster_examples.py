@@ -22,7 +22,10 @@ def config_of(command: str):
 
 def test_the_preset_for_ray_differs_from_the_other_by_where_it_runs():
     here, on_ray = (load_config(EXAMPLES / name) for name in ("maze_grpo.yaml", "maze_grpo_ray.yaml"))
-    assert {key for key, _, _ in differing_keys(here, on_ray)} == {"trainer.executor", "cluster.pools"}
+    assert {key for key, _, _ in differing_keys(here, on_ray)} == {
+        "trainer.executor",
+        "cluster.pools.main.ranks_per_node",
+    }
     assert on_ray.cluster.pools["main"].ranks == 2
 
 

@@ -57,7 +57,7 @@ def test_close_ends_what_runs_and_refuses_what_comes(engine):
 
     async def scenario() -> None:
         endless = asyncio.create_task(engine.generate([1], SamplingParams(4000), seed=0, session="b"))
-        await engine.score([1, 2])
+        await engine.generate([1], SamplingParams(1), seed=0, session="a")
         await engine.close()
         assert (await endless).finish_reason is FinishReason.ABORTED
         with pytest.raises(RuntimeError, match="closed"):

@@ -9,7 +9,7 @@ from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_t
 from openmanus_rl.algorithms.losses import Denominators, aggregate
 from openmanus_rl.config.schema import OptimConfig
 from openmanus_rl.trainer.run import train
-from openmanus_rl.workers.balance import balanced_shares, token_costs
+from openmanus_rl.workers.balance import shares
 from openmanus_rl.workers.updates import mini_batches
 
 ONE_STEP = ["trainer.steps=1", "trainer.validate_every=1", "trainer.save_every=1", "agent.max_turns=6"]
@@ -44,8 +44,8 @@ def test_a_run_with_episodes_of_several_segments_trains(place, preset, words):
     loss = torch.randn(mask.shape, generator=torch.Generator().manual_seed(0))
     whole = Denominators.of(mask, owner, length_norm=64)
     for mode in ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"):
-        shares = [torch.tensor(rows_of) for rows_of in balanced_shares(token_costs(rows), 3)]
-        apart = sum(aggregate(loss[share], mask[share], mode, whole.select(share)) for share in shares)
+        parts = [torch.tensor(rows_of) for rows_of in shares(rows, 3)]
+        apart = sum(aggregate(loss[share], mask[share], mode, whole.select(share)) for share in parts)
         assert torch.allclose(apart, aggregate(loss, mask, mode, whole), atol=1e-5), "ranks may divide an episode"
     for mini in mini_batches(rows, OptimConfig(mini_batches=3), seed=1):
         for episode in mini.batch["episode_index"].unique():
