@@ -53,6 +53,6 @@ def engine_processes() -> list[psutil.Process]:
 
 def _is_vllm(process: psutil.Process) -> bool:
     try:
-        return "spawn_main" in " ".join(process.cmdline()) or "VLLM" in process.name()
+        return any("/vllm/" in loaded.path for loaded in process.memory_maps())
     except psutil.NoSuchProcess:
         return False
