@@ -35,6 +35,12 @@ async def sample(
     except Exception as error:
         raise EngineFailure(f"{type(error).__name__}: {error}") from error
     completion, text = _complete(player.renderer, template, completion)
+    turn = append(segment, completion, text, time.monotonic() - began)
+    return turn, completion.finish_reason
+
+
+def append(segment: Segment, completion: Completion, text: str, seconds: float) -> Turn:
+    """Put what was sampled at the segment's end; the turn that it is, of which nothing is read yet."""
     turn = Turn(
         start=len(segment.ids),
         token_ids=completion.token_ids,
@@ -45,10 +51,10 @@ async def sample(
         invalid_reason=None,
         state_key=None,
         finish=str(completion.finish_reason),
-        generate_seconds=time.monotonic() - began,
+        generate_seconds=seconds,
     )
     segment.ids.extend(completion.token_ids)
-    return turn, completion.finish_reason
+    return turn
 
 
 def read(renderer: Renderer, template: ActionTemplate, turn: Turn) -> None:

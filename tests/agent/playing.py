@@ -46,7 +46,7 @@ class Shaky(Moody):
     """
 
     def __init__(
-        self, goal: int = 3, nap: float = 30.0, cut: int = 10**6, greeting: str = "", chatter: str = ""
+        self, goal: int = 3, nap: float = 6.0, cut: int = 10**6, greeting: str = "", chatter: str = ""
     ) -> None:
         super().__init__(goal, nap)
         self.cut = cut

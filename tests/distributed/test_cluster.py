@@ -32,6 +32,7 @@ with connected(cluster):
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_processes_to_the_driver_which_ends_them(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
     with subprocess.Popen(

@@ -59,6 +59,7 @@ def test_two_ranks_and_engines_in_a_pool_of_their_own_train_as_one_run(place, ra
     assert metrics["episode/count"] == 8
 
 
+@pytest.mark.slow
 def test_a_run_that_plays_ahead_goes_on_when_one_of_its_engines_dies(place, ray_here):
     pools = ["cluster.pools.sampling.ranks_per_node=2", "cluster.pools.sampling.cpus_per_rank=0.5"]
     ahead = ["rollout.ahead=1", "actor.proximal=recompute", "algorithm.correction.kind=token"]
@@ -82,6 +83,7 @@ def test_a_rank_that_dies_costs_a_restart_from_the_last_checkpoint_and_nothing_e
     assert json.loads((run / "summary.json").read_text())["steps"] == 4
 
 
+@pytest.mark.slow
 def test_without_restarts_left_the_loss_ends_the_run_with_what_to_do(place, ray_here, tmp_path, monkeypatch):
     Path(os.environ["OPENMANUS_TEST_TOMBSTONE"]).unlink(missing_ok=True)
     dying = f"trainer.workers.actor={HERE / 'dying_workers.py'}:DyingActor"

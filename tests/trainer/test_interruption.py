@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import pytest
 from tiny_runs import PATIENCE, json_lines, kill, server_pids, steps_of, wait_until
 from trying_worlds import arm
 
@@ -117,6 +118,7 @@ def test_episodes_of_a_killed_server_are_played_again_and_no_failed_one_is_train
         assert not {episode["stop_reason"] for episode in episodes} & {"env_failure", "env_timeout", "aborted"}
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_ending_ends_the_run_with_its_log_named(place, cli, grpo_run, tmp_path):
     world, model = arm(tmp_path, "server always 1"), f"model.path={grpo_run / 'initial_model'}"
     result = cli(*place.command(world, model, "trainer.name=doomed", "rollout.retries=8", "rollout.failure_budget=8"))

@@ -22,7 +22,9 @@ def weights(run):
     return AutoModelForCausalLM.from_pretrained(run / "checkpoints" / "step_000008" / "actor").state_dict()
 
 
-@pytest.mark.parametrize(("algorithm", "episodes_a_step"), [("grpo", 8), ("ppo", 4)])
+@pytest.mark.parametrize(
+    ("algorithm", "episodes_a_step"), [pytest.param("grpo", 8, marks=pytest.mark.slow), ("ppo", 4)]
+)
 def test_a_killed_run_resumes_and_has_the_bits_of_an_uninterrupted_one(
     place, cli, request, tmp_path, algorithm, episodes_a_step
 ):

@@ -149,6 +149,7 @@ def test_an_interrupt_finishes_the_step_and_drops_the_next(place, start_cli):
     assert server_pids(run) == []
 
 
+@pytest.mark.slow
 def test_a_failure_in_what_is_played_ahead_ends_the_run_as_any_other(place, cli, grpo_run, tmp_path):
     world, model = arm(tmp_path, "server always 1"), f"model.path={grpo_run / 'initial_model'}"
     patient = ["rollout.retries=8", "rollout.failure_budget=8"]

@@ -8,7 +8,8 @@ prompt: they are not trained on twice. Any other call is a prompt of its own.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from openmanus_rl.agent.episode import Segment, Turn
+from openmanus_rl.agent.episode import Segment
+from openmanus_rl.agent.sampling import append
 from openmanus_rl.data.messages import Message
 from openmanus_rl.inference.base import Completion
 from openmanus_rl.models.chat import ChatRenderer
@@ -89,19 +90,9 @@ class Recording:
             thread = _Thread(Segment(ids=call.ids, prompt_length=len(call.ids)), list(call.messages), session)
             self._threads.append(thread)
         segment = thread.segment
-        turn = Turn(
-            start=len(segment.ids),
-            token_ids=completion.token_ids,
-            log_probs=completion.log_probs,
-            versions=completion.versions,
-            text=text,
-            action=text,
-            invalid_reason=None,
-            state_key=None,
-            generate_seconds=seconds,
-        )
+        turn = append(segment, completion, text, seconds)
+        turn.action = text
         segment.turns.append(turn)
-        segment.ids.extend(completion.token_ids)
         thread.messages.append({"role": "assistant", "content": text})
         ended = bool(completion.token_ids) and completion.token_ids[-1] in self._renderer.stop_token_ids
         thread.points.append(_Point(len(thread.messages), len(segment.ids), ended))
