@@ -100,17 +100,14 @@ class EpisodeTable:
         which = f"episode {row.entry.number} of {row.file}"
         if row.entry.length > LONGEST_RECORD:
             raise UserError(f"{which} has {row.entry.length >> 20} MB, which is too much for a page.")
+        with (self.directory / row.file).open("rb") as file:
+            file.seek(row.entry.offset)
+            line = file.read(row.entry.length)
         try:
-            record: dict[str, Any] = json.loads(self.read(row, row.entry.length))
+            record: dict[str, Any] = json.loads(line)
         except ValueError as error:
             raise UserError(f"{which} cannot be read; its file may have been written anew.") from error
         return record
-
-    def read(self, row: Row, length: int) -> bytes:
-        """The first bytes of an episode's line."""
-        with (self.directory / row.file).open("rb", buffering=0) as file:
-            file.seek(row.entry.offset)
-            return file.read(length)
 
     def facets(self) -> dict[str, dict[str, int]]:
         """How many episodes there are of each kind, world, difficulty and end."""

@@ -1,8 +1,11 @@
 """A search for words in what was said, done and seen: goes on where it stood, for as long as it is given."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from openmanus_rl.viewer.episodes import EpisodeTable, Row
@@ -36,16 +39,17 @@ class Search:
         """Search until `wanted` rows are found, all is searched, or the time is up."""
         deadline = time.monotonic() + seconds
         while not self.is_done and len(self.found) < wanted and time.monotonic() < deadline:
-            row = self.candidates[self.searched]
-            self.searched += 1
-            if self._occurs(row):
-                self.found.append(row)
+            file = self.candidates[self.searched].file
+            with _opened(self._table.directory / file) as descriptor:
+                while len(self.found) < wanted and not self.is_done and time.monotonic() < deadline:
+                    row = self.candidates[self.searched]
+                    if row.file != file:
+                        break
+                    self.searched += 1
+                    if descriptor is not None and self._occurs(os.pread(descriptor, row.entry.head, row.entry.offset)):
+                        self.found.append(row)
 
-    def _occurs(self, row: Row) -> bool:
-        try:
-            head = self._table.read(row, row.entry.head)
-        except OSError:  # the run has replaced the file
-            return False
+    def _occurs(self, head: bytes) -> bool:
         if self._bytes not in head.lower():
             return False
         try:
@@ -53,6 +57,20 @@ class Search:
         except ValueError:
             return False
         return any(self._words in text.casefold() for text in texts(record))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """A descriptor of the file; None if the run has removed it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def texts(record: dict[str, Any]) -> Iterator[str]:
