@@ -13,6 +13,7 @@ from openmanus_rl.inference.base import InferenceEngine
 from openmanus_rl.inference.embedded import EmbeddedEngine
 from openmanus_rl.inference.endpoint import not_for_training
 from openmanus_rl.inference.vllm_engine import VllmEngine
+from openmanus_rl.models.attention import take_blocks
 from openmanus_rl.models.load import has_adapters, load_tokenizer, load_whole_model, save_model
 from openmanus_rl.models.lora import add_adapters
 
@@ -37,6 +38,8 @@ def make_engine(config: RunConfig, model_dir: str, model: PreTrainedModel | None
 def _own_copy(config: RunConfig, model_dir: str) -> PreTrainedModel:
     """The model, with adapters of its own if those of the trainer are to come."""
     model = load_whole_model(model_dir)
+    if model.config._attn_implementation == "sdpa":
+        take_blocks(model)  # heads that share keys then sample faster
     if config.model.lora.rank and not has_adapters(model_dir):
         add_adapters(model, config.model.lora, config.trainer.seed)
     return model

@@ -4,7 +4,8 @@ A sequence may hold many rows one after another, and rows may share a beginning 
 is right. Attention is computed in blocks: the tokens that only one row has, with all tokens that stand before them in
 that row as keys. All other layers of a model look at each token by itself and need not know.
 
-It is an attention function of transformers' registry, and it is sdpa for whoever passes no blocks.
+It is an attention function of transformers' registry, and it is sdpa for whoever passes no blocks. But where one new
+token looks back and heads share their keys, the keys are not copied for each head as transformers does.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -54,6 +56,8 @@ def block_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Tensors are [1, heads, tokens, width of a head]; the output is [1, tokens, heads, width]."""
+    if blocks is None and query.shape[2] == 1 and query.shape[1] > key.shape[1] and not options.get("position_bias"):
+        return _next_token(query, key, value, attention_mask, options.get("scaling")), None
     if blocks is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output, None
@@ -71,6 +75,14 @@ def block_attention(
         )
         outputs.append(output_BQHD.flatten(0, 1).flatten(1))
     return torch.cat(outputs).index_select(0, blocks.found).view(1, query.shape[2], query.shape[1], -1), None
+
+
+def _next_token(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """The heads that share keys, as if they were so many tokens of one head: all of them may look at the same keys."""
+    heads, width = query.shape[1], query.shape[3]
+    sharing = query.reshape(query.shape[0], key.shape[1], heads // key.shape[1], width)
+    output = scaled_dot_product_attention(sharing, key, value, attn_mask=mask, scale=scaling)
+    return output.reshape(query.shape[0], 1, heads, width)
 
 
 def _by_place(tensor: Tensor) -> Tensor:

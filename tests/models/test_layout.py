@@ -158,3 +158,15 @@ def test_a_model_that_does_not_look_at_all_tokens_before_is_only_sorted():
 
 def test_no_rows_need_no_plan(decoder):
     assert planner(decoder).plan([]) == []
+
+
+def test_the_next_token_of_heads_that_share_keys_is_that_of_transformers():
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
+    ids, mask = torch.randint(0, 64, (4, 12)), torch.ones(4, 12, dtype=torch.long)
+    mask[::2, :5] = 0
+    expected = model(ids, attention_mask=mask).logits[:, -1]
+    take_blocks(model)
+    cache = model(ids[:, :-1], attention_mask=mask[:, :-1], use_cache=True).past_key_values
+    found = model(ids[:, -1:], attention_mask=mask, past_key_values=cache).logits[:, -1]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
