@@ -30,7 +30,8 @@ def served(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = (
-        f"--served-model-name mine --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 256"
+        f"--served-model-name mine --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --max-model-len 256 "
+        "--gpu-memory-utilization 0.2 --kv-cache-memory-bytes 268435456"
     )
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), *words.split()]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:

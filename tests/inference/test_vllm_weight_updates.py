@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import torch
 from small_models import LONG_CONTEXT, build, plain_log_probs, random_ids
-from vllm_cases import run, running, saved_llama, vllm_config
+from vllm_cases import amx_is_announced_and_refused, run, running, saved_llama, vllm_config
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import SamplingParams
@@ -106,6 +106,8 @@ def test_weights_of_another_model_are_refused_and_nothing_changes(engine):
 @pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"tensor_parallel_size": 2}], ids=str)
 def test_updates_with_other_settings(tmp_path, options):
     """A tiny random model exaggerates the rounding of bfloat16; the bound is that of the canary."""
+    if "dtype" in options and amx_is_announced_and_refused():
+        pytest.skip("this machine announces AMX and refuses its instructions; vLLM asks it and is killed")
     tolerance = 0.5 if "dtype" in options else 1e-4
     ids = random_ids(100, seed=2)
     with running(saved_llama(tmp_path), vllm_config(**options)) as engine:

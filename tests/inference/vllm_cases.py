@@ -1,6 +1,10 @@
 """What the tests of the vLLM engine share: a model directory, a config, engines and what belongs to them."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +48,13 @@ def running(model_dir: str, config: RunConfig) -> Iterator[VllmEngine]:
 def run(coroutine):
     """In an event loop of its own, and never for long."""
     return asyncio.run(asyncio.wait_for(coroutine, 120))
+
+
+def amx_is_announced_and_refused() -> bool:
+    """Some virtual machines do: a product in bfloat16 then ends a process that was not told to keep off AMX."""
+    environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    product = "import torch; torch.ones(64, 64, dtype=torch.bfloat16) @ torch.ones(64, 64, dtype=torch.bfloat16)"
+    return subprocess.run([sys.executable, "-c", product], env=environment, check=False).returncode == -signal.SIGILL
 
 
 def engine_processes() -> list[psutil.Process]:
