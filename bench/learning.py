@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/learning.py --seeds 5 --jobs 2
 
-With `--jobs 2` each run has one thread, so that two runs share two cores; times are then an upper bound.
+With `--jobs 2` two runs share two cores.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def _train(algorithm: str, seed: int, arguments: argparse.Namespace) -> None:
     command = [str(Path(sys.executable).with_name("openmanus-rl")), "train", "--algorithm", algorithm]
     command += ["--env_name", arguments.env_name, f"trainer.seed={seed}", f"trainer.name={name}"]
     command += [f"trainer.runs_dir={arguments.runs_dir}", "trainer.resume=never"]
-    command += [f"trainer.threads={max(1, 2 // arguments.jobs)}", *arguments.overrides]
+    command += arguments.overrides
     with log.open("w") as output:
         code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
     summaries = sorted(arguments.runs_dir.glob(f"{name}*/summary.json"), key=lambda path: path.stat().st_mtime)

@@ -426,8 +426,8 @@ class TrainerConfig(Config):
     """Newest checkpoints kept; the best by validation success stays beside them."""
     cache_dir: str = ".cache"
     """Built and warm-started models, by the config that made them."""
-    threads: int = Field(2, ge=1)
-    """Threads of torch in this process; with rollout.ahead half of them train while the other half samples."""
+    threads: int = Field(1, ge=1)
+    """Threads of torch; a tiny model is slower with more than one. With rollout.ahead half train while half samples."""
     executor: Literal["inline", "ray"] = "inline"
     """Where workers run: in this process, or as Ray actors (see cluster)."""
     deterministic: bool = False
