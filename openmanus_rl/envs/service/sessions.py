@@ -21,7 +21,7 @@ from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
 from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, act_without_key, start_task
-from openmanus_rl.envs.service.world_inline import InlineWorld
+from openmanus_rl.envs.service.world_inline import InlineWorld, Pace
 from openmanus_rl.envs.service.world_process import Nursery, WorldProcess
 from openmanus_rl.envs.service.world_thread import WorldThread
 from openmanus_rl.errors import UserError
@@ -210,6 +210,7 @@ class Sessions:
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[int, tuple[Any, Progress]] = {}
         self._held_up: list[Runner] = []
+        self._pace = Pace()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -317,7 +318,7 @@ class Sessions:
         if self.world.isolation == "process":
             return WorldProcess(self._nursery)
         if self.world.isolation == "inline" and self._inline:
-            return InlineWorld()
+            return InlineWorld(self._pace)
         return WorldThread()
 
 

@@ -1,14 +1,14 @@
-"""Steps on the event loop, for worlds whose steps take microseconds: handing one to a thread would cost more than it.
+"""Calls on the event loop, for worlds whose steps take microseconds: handing one to a thread would cost more than it.
 
-The event loop is kept free all the same. A session steps on its own thread while at least `SLOW_STEPS` steps of its
-task, and more than `SLOW_SHARE` of them, took longer than `BUDGET_SECONDS`. A step that does not end is cut off by an
-alarm signal after `ALARM_SECONDS`. Everything but steps runs on the thread anyway.
+The event loop is kept free all the same. A session steps on its own thread while at least `SLOW_CALLS` steps of its
+task, and more than `SLOW_SHARE` of them, took longer than `BUDGET_SECONDS`. Everything but steps runs on the thread
+until `SURE_CALLS` such calls of the server's sessions were as quick. A call that does not end is cut off by an alarm
+signal after `ALARM_SECONDS`.
 """
 
-import functools
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,46 +19,81 @@ from openmanus_rl.envs.service.world_thread import WorldThread
 T = TypeVar("T")
 
 BUDGET_SECONDS = 0.005
-SLOW_STEPS = 3
+SLOW_CALLS = 3
 SLOW_SHARE = 0.05
 """A first step may have something to load, and a busy machine keeps a quick step waiting now and then."""
+SURE_CALLS = 32
 ALARM_SECONDS = 2.0
 TICK_SECONDS = 0.25
 
 
-class InlineWorld(WorldThread):
-    """A world that is stepped where the requests are, as long as it is quick. Its steps may change threads."""
+class Pace:
+    """How long calls of one kind took."""
 
     def __init__(self) -> None:
+        self._calls = self._slow_calls = 0
+
+    def count(self, seconds: float) -> None:
+        self._calls += 1
+        if seconds > BUDGET_SECONDS:
+            self._slow_calls += 1
+
+    @property
+    def is_slow(self) -> bool:
+        return self._slow_calls >= SLOW_CALLS and self._slow_calls > SLOW_SHARE * self._calls
+
+    @property
+    def is_surely_quick(self) -> bool:
+        return self._calls >= SURE_CALLS and not self.is_slow
+
+
+class InlineWorld(WorldThread):
+    """A world that is used where the requests are, as long as it is quick. Its calls may change threads."""
+
+    def __init__(self, others: Pace) -> None:
+        """`others` is the pace of all but steps, in all sessions of the server."""
         super().__init__()
-        self._steps = self._slow_steps = 0
+        self._others = others
+        self._steps = Pace()
+
+    async def build(self, world: type[Environment], options: Mapping[str, Any], seconds: float) -> None:
+        self._world = await self._other(lambda _: world(**options), None, seconds)
 
     async def start(self, function: Callable[[Environment], T], seconds: float) -> T:
-        self._steps = self._slow_steps = 0
+        self._steps = Pace()
         return await self.call(function, seconds)
 
+    async def call(self, function: Callable[[Environment], T], seconds: float) -> T:
+        return await self._other(function, self.world, seconds)
+
     async def step(self, function: Callable[[Environment], T], seconds: float) -> T:
-        if self._slow_steps >= SLOW_STEPS and self._slow_steps > SLOW_SHARE * self._steps:
-            return await self.call(functools.partial(self._timed, function), seconds)
+        if self._steps.is_slow:
+            return await self._there(function, self.world, seconds, self._steps)
+        return self._here(function, self.world, seconds, self._steps)
+
+    async def _other(self, function: Callable[[Any], T], argument: Any, seconds: float) -> T:
+        if self._others.is_surely_quick:
+            return self._here(function, argument, seconds, self._others)
+        return await self._there(function, argument, seconds, self._others)
+
+    def _here(self, function: Callable[[Any], T], argument: Any, seconds: float, pace: Pace) -> T:
         began = time.monotonic()
-        value, error = _watch.outcome(began + min(seconds, ALARM_SECONDS), function, self.world)
-        self._count(time.monotonic() - began)
+        value, error = _watch.outcome(began + min(seconds, ALARM_SECONDS), function, argument)
+        pace.count(time.monotonic() - began)
         if error is not None:
             raise error
         result: T = value
         return result
 
-    def _timed(self, function: Callable[[Environment], T], world: Environment) -> T:
-        began = time.monotonic()
-        try:
-            return function(world)
-        finally:
-            self._count(time.monotonic() - began)
+    async def _there(self, function: Callable[[Any], T], argument: Any, seconds: float, pace: Pace) -> T:
+        def timed() -> T:
+            began = time.monotonic()
+            try:
+                return function(argument)
+            finally:
+                pace.count(time.monotonic() - began)
 
-    def _count(self, seconds: float) -> None:
-        self._steps += 1
-        if seconds > BUDGET_SECONDS:
-            self._slow_steps += 1
+        return await self._run(timed, seconds)
 
 
 class _Watch:
@@ -74,11 +109,11 @@ class _Watch:
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def outcome(self, deadline: float, function: Callable[[Environment], Any], world: Environment) -> Outcome:
+    def outcome(self, deadline: float, function: Callable[[Any], Any], argument: Any) -> Outcome:
         """The outcome of a call that is cut off at its deadline. Whatever is raised into it does not leave here."""
         try:
             self._deadline = deadline
-            outcome = outcome_of(function, world)
+            outcome = outcome_of(function, argument)
             self._deadline = float("inf")
         except Overdue:
             self._deadline = float("inf")

@@ -22,8 +22,7 @@ class WorldThread(Runner):
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="world")
-        self._thread.start()
+        self._thread: threading.Thread | None = None
         self._world: Environment | None = None
 
     async def build(self, world: type[Environment], options: Mapping[str, Any], seconds: float) -> None:
@@ -35,12 +34,13 @@ class WorldThread(Runner):
     def end(self, *, close_world: bool) -> None:
         """The thread ends once it is free, after closing the world if nobody did: a hung one may come back."""
         if close_world and self._world is not None:
-            self._jobs.put(functools.partial(outcome_of, self._world.close))
-        self._jobs.put(None)
+            self._put(functools.partial(outcome_of, self._world.close))
+        if self._thread is not None:
+            self._jobs.put(None)
 
     @property
     def held_up(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def world(self) -> Environment:
@@ -58,7 +58,7 @@ class WorldThread(Runner):
         def work() -> None:
             loop.call_soon_threadsafe(deliver, outcome_of(function))
 
-        self._jobs.put(work)
+        self._put(work)
         timer = loop.call_later(seconds, deliver, (None, WorldHung(seconds)))
         try:
             value, error = await future
@@ -68,6 +68,12 @@ class WorldThread(Runner):
             raise error
         result: T = value
         return result
+
+    def _put(self, job: Callable[[], Any]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="world")
+            self._thread.start()
+        self._jobs.put(job)
 
 
 def _work(jobs: "queue.SimpleQueue[Callable[[], Any] | None]") -> None:
