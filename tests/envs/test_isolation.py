@@ -1,5 +1,6 @@
 """Where worlds run: one that hangs, dies or is slow is the end, or the delay, of its own session only."""
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from live_service import call, live_service
-from toy_worlds import Apart
+from toy_worlds import Apart, Counter
 
+from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.launch import launch_servers
-from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.service.sessions import Limits, Sessions
+from openmanus_rl.envs.service.world_inline import SURE_CALLS
 
 WORLDS = Path(__file__).with_name("toy_worlds.py")
 TASK = {"env": "counter", "item_id": "counter_0"}
@@ -138,3 +141,24 @@ def test_a_crash_on_the_event_loop_ends_its_session_only(quick):
         assert step(bad, action, 1).status == 500
         assert step(bad, "up", 2).status == 404
     assert step(good, "up", 1).status == 200
+
+
+@pytest.mark.parametrize(("seconds", "threads"), [(0.0, 0), (0.01, 1)], ids=["quick", "slow"])
+def test_a_world_that_is_known_to_be_quick_needs_no_thread(seconds, threads):
+    class Inline(Counter):
+        isolation = "inline"
+
+        def reset(self, task):
+            time.sleep(seconds)
+            return super().reset(task)
+
+    async def threads_of_a_session() -> int:
+        sessions = Sessions(Inline, {}, Limits(), inline=True)
+        for _ in range(SURE_CALLS):
+            await sessions.close((await sessions.open({}, Task("counter", "counter_0"))).id)
+        wait_until(lambda: threading.active_count() == before)
+        await sessions.open({}, Task("counter", "counter_0"))
+        return threading.active_count() - before
+
+    before = threading.active_count()
+    assert asyncio.run(threads_of_a_session()) == threads
