@@ -21,6 +21,9 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 # Some virtual machines announce AMX and then refuse its instructions: products in bfloat16 would end the process.
 export ONEDNN_MAX_CPU_ISA="${ONEDNN_MAX_CPU_ISA:-AVX512_CORE_FP16}"
 
+# They would also compile every module anew, where byte code is not to be kept.
+unset PYTHONDONTWRITEBYTECODE
+
 stage() {
     local name=$1 started=$SECONDS
     shift

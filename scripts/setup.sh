@@ -112,6 +112,10 @@ install_chromium() {
         echo "chromium was not installed; the tests of the page will be skipped"
 }
 
+compile_packages() {
+    .venv/bin/python -m compileall -q -j 0 -x '/tests?/' .venv/lib || echo "some files are not for this version of Python"
+}
+
 if is_up_to_date; then
     exit 0
 fi
@@ -127,9 +131,8 @@ if ! is_recent_python .venv/bin/python || ! .venv/bin/python -m pip --version >>
     python=$(find_python)
     step "making .venv with $("$python" --version)" make_virtualenv "$python"
 fi
-pip=".venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off"
-# Byte code is written when a module is first used, which most never are: it saves a third of the time.
-pip="$pip --no-compile -c constraints.txt"
+# Byte code is made at the end, on all cores; pip would make it on one.
+pip=".venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off --no-compile -c constraints.txt"
 # torch first and by its exact version: it brings setuptools, with which the package is then built without a download.
 step "installing $(grep '^torch==' constraints.txt)" $pip torch
 step "installing the other packages" $pip --no-build-isolation -e ".[$extras]"
@@ -141,5 +144,6 @@ if [ "$mode" = dev ] && [ "$EUID" = 0 ] && command -v apt-get >/dev/null && ! co
     # The page is tested in a real browser. Where it cannot be installed, those tests say so and are skipped.
     step "installing the chromium browser" install_chromium
 fi
+step "compiling byte code" compile_packages
 printf '%s %s\n' "$wanted" "$mode" >"$stamp"
 printf 'Set-up done in %d s.\n' "$SECONDS" >&2
