@@ -56,7 +56,8 @@ def block_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Tensors are [1, heads, tokens, width of a head]; the output is [1, tokens, heads, width]."""
-    if blocks is None and query.shape[2] == 1 and query.shape[1] > key.shape[1] and not options.get("position_bias"):
+    one_token_of_shared_keys = query.shape[2] == 1 and query.shape[1] > key.shape[1]
+    if blocks is None and one_token_of_shared_keys and options.get("position_bias") is None:
         return _next_token(query, key, value, attention_mask, options.get("scaling")), None
     if blocks is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
