@@ -61,6 +61,8 @@ class TinyModelConfig(Config):
     """Width of the feed-forward layer."""
     vocab_size: int = Field(512, ge=300)
     """Largest vocabulary of the tokenizer that is trained on the world's text."""
+    copying: bool = False
+    """Begin with weights that copy what was said before: for worlds that tell the agent what to write."""
 
 
 class LoraConfig(Config):

@@ -20,14 +20,15 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import get_layer_types_and_kwargs
 
+from openmanus_rl.config.schema import LoraConfig
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import Completion, FinishReason, InferenceEngine, SamplingParams
 from openmanus_rl.inference.deterministic import FixedShapeScheduler
+from openmanus_rl.inference.merged_adapters import MergedAdapters
 from openmanus_rl.inference.requests import check_request
 from openmanus_rl.inference.scheduler import Scheduler
 from openmanus_rl.inference.sessions import Request
 from openmanus_rl.models.attention import IN_BLOCKS
-from openmanus_rl.models.lora import is_adapter, named_for_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,8 @@ class EmbeddedEngine(InferenceEngine):
     `max_sessions` bounds the sessions whose keys are kept (more than that may exist: the idle one unused for longest is
     computed anew when it comes back), `max_context` the tokens of a session (by default what the model was made for),
     `prefill_tokens` the tokens that join in one step before the running requests go on. A `deterministic` engine
-    computes in fixed shapes, so that no bit depends on what else is running; it has chunks of its own size.
+    computes in fixed shapes, so that no bit depends on what else is running; it has chunks of its own size. With `lora`
+    new weights are adapters, which the engine adds to its model's own.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class EmbeddedEngine(InferenceEngine):
         max_context: int | None = None,
         prefill_tokens: int = 4096,
         deterministic: bool = False,
+        lora: LoraConfig | None = None,
     ) -> None:
         limit = _context_of(model)
         context = limit if max_context is None else max_context
@@ -68,6 +71,7 @@ class EmbeddedEngine(InferenceEngine):
         if max_sessions < 1 or prefill_tokens < 1:
             raise UserError(f"max_sessions={max_sessions} and prefill_tokens={prefill_tokens} must be at least 1")
         self._model = model
+        self._adapters = MergedAdapters(model, lora) if lora else None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="inference")
         self._scheduler: Scheduler
         if deterministic:
@@ -207,7 +211,9 @@ class EmbeddedEngine(InferenceEngine):
         return scores
 
     def _take_weights(self, source: Mapping[str, torch.Tensor] | None, version: int) -> None:
-        if source is not None:
+        if source is not None and self._adapters:
+            self._adapters.take(source)
+        elif source is not None:
             _load(self._model, source)
         self._scheduler.forget_keys()
         self._scheduler.version = version
@@ -250,14 +256,10 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _load(model: torch.nn.Module, source: Mapping[str, torch.Tensor]) -> None:
-    """Copy a state dict into the model, or into its adapters if it has any; tied weights may be left out."""
+    """Copy a state dict into the model; tied weights may be left out."""
     own = set(model.state_dict())
-    adapters = {name for name in own if is_adapter(name)}
-    if adapters:
-        source = named_for_module(source)
-    expected = adapters or own
     tied = set(getattr(model, "all_tied_weights_keys", {}))
-    missing, unknown = sorted(expected - tied - set(source)), sorted(set(source) - expected)
+    missing, unknown = sorted(own - tied - set(source)), sorted(set(source) - own)
     if missing or unknown:
         raise UserError(
             f"the new weights are not those of this model: missing {missing[:3]}, unknown {unknown[:3]}",

@@ -105,6 +105,16 @@ def named_for_module(adapters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(_PREFIX).removesuffix(_IN_FILE) + _IN_MODULE: tensor for name, tensor in adapters.items()}
 
 
+def adapted_layers(adapters: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+    """The two matrices of each adapted layer, the inner one first, by the name of the weight that they are added to."""
+    layers = {}
+    for name, inner in adapters.items():
+        layer, is_inner, _ = name.removeprefix(_PREFIX).partition(".lora_A.")
+        if is_inner:
+            layers[f"{layer}.weight"] = (inner, adapters[name.replace(".lora_A.", ".lora_B.")])
+    return layers
+
+
 def save_adapters(
     model: PreTrainedModel,
     adapters: Mapping[str, Tensor],

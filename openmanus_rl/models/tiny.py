@@ -13,6 +13,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 from openmanus_rl.errors import UserError
 from openmanus_rl.files import written_aside
+from openmanus_rl.models.copying import ROPE_THETA, make_copying
 
 PAD, SYSTEM, USER, ASSISTANT, END = "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"
 SPECIAL_TOKENS = (PAD, SYSTEM, USER, ASSISTANT, END)
@@ -45,8 +46,15 @@ class TinyModelSpec:
     vocab_size: int = 512
     """Largest vocabulary; a world with few words needs fewer tokens, and gets no more."""
     max_positions: int = 1024
+    copying: bool = False
+    """Begin with weights that copy what was said before (see `copying`)."""
 
     def __post_init__(self) -> None:
+        if self.copying and (self.layers < 2 or self.hidden_size < 32 * self.heads):
+            raise UserError(
+                f"{self.layers} layers of {self.heads} heads over a width of {self.hidden_size} cannot copy",
+                "With copying=true there are at least 2 layers, and each head has at least 32 of the width.",
+            )
         if self.hidden_size % (2 * self.heads):
             raise UserError(
                 f"a width of {self.hidden_size} cannot be shared by {self.heads} heads",
@@ -111,6 +119,7 @@ def random_model(spec: TinyModelSpec, tokenizer: PreTrainedTokenizerFast, seed: 
         tie_word_embeddings=True,
         # The usual 0.02 suits widths of thousands; here it leaves attention and logits near zero for an epoch.
         initializer_range=spec.hidden_size**-0.5,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA if spec.copying else 1e4},
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -119,6 +128,8 @@ def random_model(spec: TinyModelSpec, tokenizer: PreTrainedTokenizerFast, seed: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
+        if spec.copying:
+            make_copying(model)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
     )

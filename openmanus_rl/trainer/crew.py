@@ -1,6 +1,5 @@
 """The processes of a run, the workers in them, and the engine that samples: in this process, or on Ray."""
 
-import copy
 from collections.abc import Callable, Coroutine, Set
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from openmanus_rl.distributed.processes import Processes, ThisProcess
 from openmanus_rl.distributed.worker_group import WorkerGroup
 from openmanus_rl.errors import UserError
 from openmanus_rl.inference.base import InferenceEngine
-from openmanus_rl.inference.factory import make_engine
+from openmanus_rl.inference.factory import has_own_weights, make_engine
 from openmanus_rl.trainer.canary import largest_gap, tolerance
 from openmanus_rl.trainer.places import needed_roles, pool_of
 from openmanus_rl.trainer.roles import Roles
@@ -58,9 +57,11 @@ class Crew:
 
     @property
     def _shares_weights(self) -> bool:
-        """Whether the engine samples with the actor's own tensors: not while an update changes them under it."""
-        rollout = self.config.rollout
-        return self.roles.actor.local is not None and rollout.engine == "embedded" and not rollout.ahead
+        """Whether the engine samples with the actor's own tensors: not while an update changes them under it.
+
+        Nor with adapters, which an engine of its own has merged into its weights.
+        """
+        return self.roles.actor.local is not None and not has_own_weights(self.config)
 
     def mend(self) -> None:
         """Bring back engines that were lost since the last call."""
@@ -105,10 +106,10 @@ class Crew:
 
     def _make_engine(self) -> InferenceEngine:
         if self.roles.actor.local is not None:
-            model = self.roles.actor.local.model
             if self.config.rollout.ahead:  # actor and engine compute at once, each with half of the threads
                 torch.set_num_threads(max(1, self.config.trainer.threads // 2))
-            return make_engine(self.config, self.model_dir, model if self._shares_weights else copy.deepcopy(model))
+            shared = self.roles.actor.local.model if self._shares_weights else None
+            return make_engine(self.config, self.model_dir, shared)
         from openmanus_rl.distributed.ray_engine import RayRollout
 
         worker_cls = find_worker(self.config.trainer.workers.get("rollout", "rollout"))

@@ -8,6 +8,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
 from openmanus_rl.config.schema import RunConfig
+from openmanus_rl.inference.factory import has_own_weights
 from openmanus_rl.inference.kv_cache import cache_shape
 from openmanus_rl.trainer.places import needed_roles, pool_of
 
@@ -79,7 +80,7 @@ def processes(config: RunConfig, size: ModelSize, requires: Set[str], usage: Usa
     else:
         here = _learning_parts(config, size, needed_roles(config, requires), usage)
         if config.rollout.engine == "embedded":
-            copy = {"engine copy": size.parameters * FLOAT} if config.rollout.ahead else {}
+            copy = {"engine copy": _embedded_weights(config, size)} if has_own_weights(config) else {}
             here |= copy | {"KV cache": _embedded_keys(config, size, usage, engines=1)}
         found = [Process("trainer", 1, here)]
         if config.rollout.engine == "vllm":
@@ -121,7 +122,7 @@ def _ray_processes(config: RunConfig, size: ModelSize, requires: Set[str], usage
             sharing = _vllm_parts(config, size)
             parts |= {"engine copy": sharing["weights"], "KV cache": sharing["KV cache"]}
         elif "rollout" in roles:
-            parts["engine copy"] = size.parameters * FLOAT
+            parts["engine copy"] = _embedded_weights(config, size)
             parts["KV cache"] = _embedded_keys(config, size, usage, engines=pool.ranks)
         found.append(Process(f"pool {name}", pool.ranks, parts))
     return found
@@ -135,6 +136,11 @@ def _vllm_parts(config: RunConfig, size: ModelSize) -> dict[str, float]:
         "weights": size.parameters * weight_bytes / vllm.tensor_parallel_size,
         "KV cache": vllm.kv_cache_gb * 2**30,
     }
+
+
+def _embedded_weights(config: RunConfig, size: ModelSize) -> float:
+    """An embedded engine's own weights; with adapters both as they are and with the adapters merged."""
+    return size.parameters * FLOAT * (2 if config.model.lora.rank else 1)
 
 
 def _embedded_keys(config: RunConfig, size: ModelSize, usage: Usage, engines: int) -> float:

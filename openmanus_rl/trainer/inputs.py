@@ -210,6 +210,7 @@ def _build_tiny(config: RunConfig, demonstrations: list[Demonstration], director
         intermediate_size=tiny.intermediate_size,
         vocab_size=tiny.vocab_size,
         max_positions=config.model.max_context,
+        copying=tiny.copying,
     )
     build_tiny_model(directory, texts(demonstrations), spec, config.trainer.seed)
     say(f"model: tiny, {tiny.layers} layers of width {tiny.hidden_size}")

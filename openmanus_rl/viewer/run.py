@@ -16,7 +16,7 @@ from openmanus_rl.viewer.episodes import EpisodeTable, Row
 from openmanus_rl.viewer.filters import OUTCOMES, Filter, filter_from, in_order
 from openmanus_rl.viewer.jsons import for_page
 from openmanus_rl.viewer.metrics import MetricColumns
-from openmanus_rl.viewer.search import Search
+from openmanus_rl.viewer.search import Search, TextMemory
 from openmanus_rl.viewer.tail import Tail
 
 KEPT_LISTS = 16
@@ -36,6 +36,7 @@ class RunView:
         self._events: list[dict[str, Any]] = []
         self._broken_events = 0
         self._lists: OrderedDict[tuple[Any, ...], list[Row] | Search] = OrderedDict()
+        self._texts = TextMemory()
         self._counted: dict[str, Any] = {}
         self._counted_version = -1
         self._lock = RLock()
@@ -185,17 +186,24 @@ class RunView:
         """The rows of a list, from the last time if nothing has changed."""
         key = (self.episodes.version, *sorted(words.items()))
         if key not in self._lists:
-            rows = self.episodes.rows
-            wanted = filter_from(words)
-            if wanted != Filter():
-                rows = wanted.choose(rows)
-            order = words.get("order") or "step"
-            rows = in_order(rows, order, words.get("direction", "down") == "down")
-            self._lists[key] = Search(self.episodes, rows, words["text"]) if words.get("text") else rows
+            self._lists[key] = self._searched(words) if words.get("text") else self._ordered(words)
             while len(self._lists) > KEPT_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return self._lists[key]
+
+    def _searched(self, words: Mapping[str, str]) -> Search:
+        """A search in the list that the other words make."""
+        candidates = self._listed({name: word for name, word in words.items() if name != "text"})
+        assert not isinstance(candidates, Search)
+        return Search(self.episodes, candidates, words["text"], self._texts)
+
+    def _ordered(self, words: Mapping[str, str]) -> list[Row]:
+        rows = self.episodes.rows
+        wanted = filter_from(words)
+        if wanted != Filter():
+            rows = wanted.choose(rows)
+        return in_order(rows, words.get("order") or "step", words.get("direction", "down") == "down")
 
     def _group(self, file: str, group: int) -> list[Row]:
         return [row for row in self.episodes.of_file(file) if row.entry.group == group]

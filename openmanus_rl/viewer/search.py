@@ -4,28 +4,57 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any
 
 from openmanus_rl.viewer.episodes import EpisodeTable, Row
 from openmanus_rl.viewer.hostile import on_one_line
 
-PATIENCE = 0.25
+PATIENCE = 0.15
 """Seconds that one request searches; the next one goes on from there."""
+PIECE = 64
+"""Episodes of one file that are read and looked through together."""
+REMEMBERED = 256 << 20
+"""Bytes of text that are kept for the searches to come: people type a word letter by letter."""
+
+
+class TextMemory:
+    """The texts of pieces that were searched, in lower case."""
+
+    def __init__(self, room: int = REMEMBERED) -> None:
+        self._room = room
+        self._kept: dict[tuple[str, int], tuple[list[Row], bytes]] = {}
+
+    def get(self, piece: list[Row]) -> bytes | None:
+        """The text of just these rows, as they are in the table now."""
+        rows, text = self._kept.get(_place(piece), ([], b""))
+        return text if rows == piece else None
+
+    def put(self, piece: list[Row], text: bytes) -> None:
+        """Keep it, if there is room."""
+        _, before = self._kept.pop(_place(piece), ([], b""))
+        self._room += len(before)
+        if len(text) <= self._room:
+            self._room -= len(text)
+            self._kept[_place(piece)] = (piece, text)
 
 
 class Search:
     """The rows among `candidates` in whose texts `words` occurs, whatever its case; found as far as was searched.
 
-    Only the part of a line before its tokens is read, and only a line in which the words occur is parsed.
+    Only the part of a line before its tokens is read, and only a line in which the words may occur is parsed.
     """
 
-    def __init__(self, table: EpisodeTable, candidates: Sequence[Row], words: str) -> None:
+    def __init__(
+        self, table: EpisodeTable, candidates: Sequence[Row], words: str, memory: TextMemory | None = None
+    ) -> None:
         self.found: list[Row] = []
         self.searched = 0
         self.candidates = candidates
-        self._table = table
+        self._pieces = _pieces(candidates)
+        self._directory = os.fspath(table.directory)
+        self._memory = memory or TextMemory()
         self._words = words.casefold()
         # As they stand in JSON; in letters beyond ASCII case is left to the second look.
         in_json = json.dumps(words, ensure_ascii=False)[1:-1]
@@ -39,15 +68,29 @@ class Search:
         """Search until `wanted` rows are found, all is searched, or the time is up."""
         deadline = time.monotonic() + seconds
         while not self.is_done and len(self.found) < wanted and time.monotonic() < deadline:
-            file = self.candidates[self.searched].file
-            with _opened(self._table.directory / file) as descriptor:
-                while len(self.found) < wanted and not self.is_done and time.monotonic() < deadline:
-                    row = self.candidates[self.searched]
-                    if row.file != file:
-                        break
-                    self.searched += 1
-                    if descriptor is not None and self._occurs(os.pread(descriptor, row.entry.head, row.entry.offset)):
-                        self.found.append(row)
+            piece = next(self._pieces)
+            if self._bytes in self._lower_text(piece):
+                heads = self._heads(piece)
+                self.found += [row for row, head in zip(piece, heads, strict=True) if self._occurs(head)]
+            self.searched += len(piece)
+
+    def _lower_text(self, piece: list[Row]) -> bytes:
+        text = self._memory.get(piece)
+        if text is None:
+            text = b"".join(self._heads(piece)).lower()
+            self._memory.put(piece, text)
+        return text
+
+    def _heads(self, piece: list[Row]) -> list[bytes]:
+        """The lines of one file up to their tokens; empty if the run has removed it."""
+        try:
+            descriptor = os.open(f"{self._directory}/{piece[0].file}", os.O_RDONLY)
+        except OSError:
+            return [b""] * len(piece)
+        try:
+            return [os.pread(descriptor, row.entry.head, row.entry.offset) for row in piece]
+        finally:
+            os.close(descriptor)
 
     def _occurs(self, head: bytes) -> bool:
         if self._bytes not in head.lower():
@@ -59,18 +102,15 @@ class Search:
         return any(self._words in text.casefold() for text in texts(record))
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[int | None]:
-    """A descriptor of the file; None if the run has removed it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        yield None
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _pieces(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """The rows in order, those of one file together, `PIECE` at most."""
+    for _, of_file in groupby(rows, attrgetter("file")):
+        while piece := list(islice(of_file, PIECE)):
+            yield piece
+
+
+def _place(piece: list[Row]) -> tuple[str, int]:
+    return piece[0].file, piece[0].entry.number
 
 
 def texts(record: dict[str, Any]) -> Iterator[str]:

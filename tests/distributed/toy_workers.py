@@ -1,6 +1,7 @@
 """Workers that do next to nothing, to see how a group calls them."""
 
 import os
+import signal
 import time
 
 import torch
@@ -111,4 +112,5 @@ class Ranked:
     @dispatch(Dispatch.SAME)
     def stand_still(self) -> None:
         """The process is there and does nothing more, as on a machine that hangs."""
-        os.kill(os.getpid(), 19)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)  # another thread may take the signal: this one must not answer before that has stopped all

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -160,7 +160,7 @@ def test_two_thousand_abandoned_sessions_leave_no_memory_behind():
     server = subprocess.Popen([sys.executable, *command, "--idle-seconds", "20"], stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().split()[-1]
-        first, second = abandon(url), abandon(url)
+        first, second = abandon(url, server.pid), abandon(url, server.pid)
     finally:
         server.terminate()
         server.wait(30)
@@ -168,8 +168,11 @@ def test_two_thousand_abandoned_sessions_leave_no_memory_behind():
     assert second <= 1.05 * first, f"{first} bytes after the first round, {second} after the second"
 
 
-def abandon(url):
-    """Open 2,000 sessions, leave them, and tell the server's memory once they have expired."""
+def abandon(url, pid):
+    """Open 2,000 sessions, leave them, and tell the server's own memory once they have expired.
+
+    Pages of program files are not counted: a system may take them back from a process that waits, and give them again.
+    """
     for number in range(2000):
         answer = call("POST", f"{url}/v1/sessions", {"task": {"env": "maze", "item_id": f"maze_{number}"}})
         assert answer.status == 201, answer
@@ -177,5 +180,5 @@ def abandon(url):
     while call("GET", f"{url}/health").content["sessions"] and time.monotonic() < give_up:
         time.sleep(1)
     assert call("GET", f"{url}/health").content["sessions"] == 0
-    with urllib.request.urlopen(f"{url}/metrics") as response:
-        return int(re.search(rb"^process_resident_memory_bytes (\d+)", response.read(), re.MULTILINE)[1])
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)[1])

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import socket
 import sys
 import threading
@@ -21,7 +22,7 @@ from transformers import AutoModelForCausalLM
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.chat import ChatRenderer
 from openmanus_rl.models.load import load_causal_lm, load_tokenizer
-from openmanus_rl.models.packaged import PACKAGED, fetch, model_source, packaged_directory
+from openmanus_rl.models.packaged import PACKAGED, fetch, largest_file, model_source, packaged_directory
 
 CONVERSATION = [
     {"role": "system", "content": "Be brief."},
@@ -216,6 +217,29 @@ def test_a_slow_download_shows_how_far_it_is(pocket, tmp_path, monkeypatch):
             )
         server.shutdown()
     assert any(line in said for line in ("model: 25 % of 2 MB", "model: 50 % of 2 MB"))
+
+
+def test_what_pip_removes_meanwhile_is_passed_over(tmp_path):
+    """A directory that is gone when it is looked into, as pip's own are between two of its steps."""
+    (tmp_path / "wheel").write_bytes(b"12345")
+    stop = threading.Event()
+
+    def make_and_remove():
+        while not stop.is_set():
+            for number in range(20):
+                (tmp_path / f"pip-unpack-{number}" / "deeper").mkdir(parents=True)
+            for number in range(20):
+                shutil.rmtree(tmp_path / f"pip-unpack-{number}")
+
+    thread = threading.Thread(target=make_and_remove)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            assert largest_file(tmp_path) == 5
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_an_index_out_of_reach_is_called_that(pocket, tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import sys
+import time
 
 import pytest
 from tiny_runs import wait_until
@@ -14,6 +15,9 @@ def test_tensorboard_forgets_what_a_killed_run_did_after_its_checkpoint(tmp_path
     for step in (1, 2, 3):
         killed.append(step, {"loss": 1.0})
     killed.close()
+    # TensorBoard reads files in the order of their names, which tell seconds; within one, writer 10 is before writer 9.
+    ended = int(time.time())
+    wait_until(lambda: int(time.time()) > ended, 5, "the next second")
     resumed = TensorBoardLog(tmp_path, first_step=3)
     resumed.append(3, {"loss": 2.0})
     resumed.close()

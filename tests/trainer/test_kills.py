@@ -11,7 +11,7 @@ from cli_process import CliProcess
 from killed_runs import POINTS, STEPS, armed, assert_same_end
 from tiny_runs import PATIENCE, TinyPlace, server_pids, steps_of, wait_until
 
-QUICK = ["in a metrics line", "between model and optimiser", "in retention", "in an update"]
+QUICK = ["in a metrics line", "between model and optimiser"]
 """The points of the fast suite; the others are slow."""
 
 RANDOM_MOMENTS = 10

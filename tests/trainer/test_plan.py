@@ -68,6 +68,8 @@ def test_what_each_process_holds_follows_from_the_roles_that_live_in_it(place, g
     assert parts(place.config("actor.offload_optimiser=true"), size)["trainer"].parts["optimizer"] == 0
     ahead = ["rollout.ahead=1", "actor.proximal=recompute", "algorithm.correction.kind=token"]
     assert parts(place.config(*ahead), size)["trainer"].parts["engine copy"] == weights
+    adapted = parts(place.config("model.lora.rank=4"), size)["trainer"].parts
+    assert adapted["engine copy"] == 2 * weights, "as they are, and with the adapters merged"
     vllm = parts(place.config("rollout.engine=vllm", "rollout.vllm.dtype=bfloat16"), size)["vLLM"].parts
     assert vllm == {"weights": weights / 2, "KV cache": 2**30}
     pools = ["cluster.pools.main.ranks_per_node=2", "cluster.pools.sampling.ranks_per_node=1"]

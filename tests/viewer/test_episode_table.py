@@ -13,7 +13,7 @@ from openmanus_rl.tracking.episode_index import INDEX
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.viewer.episodes import EpisodeTable
 from openmanus_rl.viewer.filters import filter_from, in_order
-from openmanus_rl.viewer.search import Search
+from openmanus_rl.viewer.search import Search, TextMemory
 
 
 def log(directory):
@@ -184,6 +184,35 @@ def test_a_search_finds_words_in_texts_whatever_their_case_and_not_in_keys_or_to
 def test_a_search_goes_on_where_it_stood(filled):
     looking = Search(filled, filled.rows, "thought")
     looking.go_on(5, seconds=10)
-    assert (len(looking.found), looking.searched) == (5, 5)
+    first_file = filled.of_file(filled.rows[0].file)
+    assert looking.found == first_file, "a file is searched whole"
+    assert looking.searched == len(first_file) > 5
     looking.go_on(10**6, seconds=10)
     assert looking.found == filled.rows
+
+
+def found_with(table, words, memory):
+    looking = Search(table, table.rows, words, memory)
+    looking.go_on(10**6, seconds=10)
+    return looking.found
+
+
+def test_a_later_search_reads_no_file_again(filled, monkeypatch):
+    memory = TextMemory()
+    assert found_with(filled, "nowhere to be read", memory) == []
+    monkeypatch.setattr("os.open", lambda *_: pytest.fail("a file was opened"))
+    assert found_with(filled, "nor this", memory) == []
+
+
+def test_a_file_that_was_written_anew_is_searched_anew(tmp_path):
+    run = make_run(tmp_path / "run")
+    found, memory = table(run / "episodes"), TextMemory()
+    before = found_with(found, "thought", memory)
+    first = run / "episodes" / before[0].file
+    first.write_bytes(first.read_bytes().replace(b"hought", b"HXXGHT") + b"\n")
+    found.refresh()
+    assert [row for row in found_with(found, "thought", memory) if row.file == first.name] == []
+
+
+def test_what_has_no_room_is_read_again(filled):
+    assert found_with(filled, "thought", TextMemory(room=0)) == filled.rows

@@ -82,11 +82,6 @@ def act(action: str, world: Environment) -> tuple[StepResult, str | None]:
     return result, world.state_key()
 
 
-def act_without_key(action: str, world: Environment) -> tuple[StepResult, None]:
-    """One step, for a caller who asks for no key."""
-    return world.step(action), None
-
-
 def outcome_of(function: Callable[..., Any], *arguments: Any) -> Outcome:
     """The function's value, or the exception to raise in its place."""
     try:

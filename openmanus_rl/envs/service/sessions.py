@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
-from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, act_without_key, start_task
+from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, start_task
 from openmanus_rl.envs.service.world_inline import InlineWorld, Pace
 from openmanus_rl.envs.service.world_process import Nursery, WorldProcess
 from openmanus_rl.envs.service.world_thread import WorldThread
@@ -62,20 +62,43 @@ class Progress:
 
 
 class Session:
-    """One world and how far its episode has come. Only `Sessions` makes one and lends it out, to one user at a time."""
+    """One world and how far its episode has come. Only `Sessions` makes one and lends it out.
 
-    def __init__(self, runner: Runner, limits: Limits, metrics: Metrics) -> None:
+    It is used within `async with`, by one user at a time; others wait. Whoever used it when it ended has it forgotten.
+    """
+
+    def __init__(self, runner: Runner, limits: Limits, metrics: Metrics, forget: Callable[["Session"], None]) -> None:
         self.id = secrets.randbits(53)
-        self.lock = asyncio.Lock()
         self.runner = runner
         self.last_used = time.monotonic()
         self.ended: Ending | None = None
+        self._lock = asyncio.Lock()
         self._built = False
         self._limits = limits
         self._metrics = metrics
+        self._forget = forget
         self._progress: Progress | None = None
         self.instructions = ""
         """What the world told at the last reset."""
+
+    async def __aenter__(self) -> "Session":
+        await self._lock.acquire()
+        if self.ended:
+            self._lock.release()
+            raise _unknown(self.id)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.last_used = time.monotonic()
+        if self.ended:
+            self._forget(self)
+        self._lock.release()
+
+    @property
+    def is_used(self) -> bool:
+        return self._lock.locked()
 
     async def build(self, world: type[Environment], options: Mapping[str, Any]) -> None:
         await self._answer(self.runner.build(world, options, self._limits.start_seconds))
@@ -102,8 +125,12 @@ class Session:
                 raise out_of_order(f"turn {turn} was sent, but the next turn is {before.turn + 1}.")
         if before.done:
             raise out_of_order("the episode is over; reset the session to start another.")
-        what = partial(act, action) if turn is not None else partial(act_without_key, action)
-        result, state_key = await self._answer(self.runner.step(what, self._limits.step_seconds), self._metrics.steps)
+        seconds, latency = self._limits.step_seconds, self._metrics.steps
+        state_key = None
+        if turn is None:
+            result = await self._answer(self.runner.step(methodcaller("step", action), seconds), latency)
+        else:
+            result, state_key = await self._answer(self.runner.step(partial(act, action), seconds), latency)
         self._progress = Progress(result.observation, state_key, before.turn + 1, action, result)
         return self._progress, result
 
@@ -163,31 +190,6 @@ class Session:
         self.runner.end(close_world=True)
 
 
-class _Loan:
-    """A session in the hands of one user; others wait."""
-
-    def __init__(self, sessions: "Sessions", session: Session) -> None:
-        self._sessions = sessions
-        self._session = session
-
-    async def __aenter__(self) -> Session:
-        session = self._session
-        await session.lock.acquire()
-        if session.ended:
-            session.lock.release()
-            raise _unknown(session.id)
-        return session
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        session = self._session
-        session.last_used = time.monotonic()
-        if session.ended:
-            self._sessions.forget(session)
-        session.lock.release()
-
-
 class Sessions:
     """All sessions of a server, and the snapshots taken in them."""
 
@@ -238,7 +240,7 @@ class Sessions:
         refusal = self.refusal(options)
         if refusal:
             raise Problem(422, "The world refuses", refusal)
-        session = Session(self._runner(), self.limits, self.metrics)
+        session = Session(self._runner(), self.limits, self.metrics, self._forget)
         self._sessions[session.id] = session
         self.metrics.opened += 1
         async with self.using(session.id):
@@ -255,12 +257,12 @@ class Sessions:
         """Why the world does not take these options on top of the server's own, or None if it does."""
         return refused_options(self.world, {**self._options, **options})
 
-    def using(self, session_id: int) -> _Loan:
-        """Lend a session to one user; others wait."""
+    def using(self, session_id: int) -> Session:
+        """A session to use within `async with`."""
         session = self._sessions.get(session_id)
         if session is None:
             raise _unknown(session_id)
-        return _Loan(self, session)
+        return session
 
     async def close(self, session_id: int, how: Ending = "closed") -> bool:
         """Whether there was such a session; closing what is not there is fine."""
@@ -293,9 +295,7 @@ class Sessions:
         """Close the sessions that nobody uses any more."""
         while True:
             await asyncio.sleep(min(self.limits.idle_seconds / 4, 5.0))
-            too_old = time.monotonic() - self.limits.idle_seconds
-            unused = [s for s in self._sessions.values() if s.last_used < too_old and not s.lock.locked()]
-            await self._close_all(unused, "expired")
+            await self._close_unused()
 
     async def shut_down(self, seconds: float) -> None:
         """Close everything within so many seconds; what hangs is left to the end of the process."""
@@ -303,11 +303,15 @@ class Sessions:
         await asyncio.wait([closing], timeout=seconds)
         await asyncio.to_thread(self._nursery.close)
 
+    async def _close_unused(self) -> None:
+        too_old = time.monotonic() - self.limits.idle_seconds
+        unused = [s for s in self._sessions.values() if s.last_used < too_old and not s.is_used]
+        await self._close_all(unused, "expired")
+
     async def _close_all(self, sessions: list[Session], how: Ending) -> None:
         await asyncio.gather(*(self.close(session.id, how) for session in sessions), return_exceptions=True)
 
-    def forget(self, session: Session) -> None:
-        """A session has ended."""
+    def _forget(self, session: Session) -> None:
         assert session.ended is not None
         del self._sessions[session.id]
         self.metrics.endings[session.ended] += 1

@@ -49,10 +49,10 @@ export async function show(place, { run, words }, signal) {
 
 function filters(facets, query, ask) {
   let waiting = null;
-  const changed = (name, soon) => (event) => {
+  const changed = (name, typed) => (event) => {
     query[name] = event.target.value.trim();
     clearTimeout(waiting);
-    waiting = setTimeout(ask, soon ? 200 : 0);
+    waiting = setTimeout(ask, typed ? 100 : 0);
   };
   const choice = (name, label, options) => {
     const entries = Array.isArray(options) ? options : Object.entries(options).sort((a, b) => b[1] - a[1]).map(([value, count]) => [value, `${value} (${number(count)})`]);

@@ -1,0 +1,40 @@
+"""A tiny model whose untrained weights copy: told a row of words twice, it knows the second half by the first."""
+
+import pytest
+import torch
+
+from openmanus_rl.errors import UserError
+from openmanus_rl.models.tiny import TinyModelSpec, random_model, train_tokenizer
+
+WORDS = [f"word_{number:03d}" for number in range(300)]
+TOKENIZER = train_tokenizer([" ".join(WORDS)] * 3, TinyModelSpec(vocab_size=1024))
+
+
+def share_copied(spec: TinyModelSpec, length: int = 20) -> float:
+    """Of the second half of random rows, how much the model says right."""
+    row = torch.randint(0, len(TOKENIZER), (32, length), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        said = random_model(spec, TOKENIZER, seed=0)(row.repeat(1, 2)).logits.argmax(-1)
+    return float((said[:, length:-1] == row[:, 1:]).float().mean())
+
+
+@pytest.mark.parametrize("layers", [2, 4])
+def test_it_copies_before_it_has_learnt_anything(layers):
+    assert share_copied(TinyModelSpec(layers=layers, heads=2, copying=True)) > 0.3
+    assert share_copied(TinyModelSpec(layers=layers, heads=2)) < 0.05
+
+
+def test_it_copies_over_a_distance():
+    assert share_copied(TinyModelSpec(layers=2, heads=2, copying=True), length=100) > 0.15
+
+
+def test_the_same_seed_gives_the_same_weights():
+    spec = TinyModelSpec(layers=2, heads=2, copying=True)
+    one, other = (random_model(spec, TOKENIZER, seed=3).state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("too_small", [{"layers": 1}, {"heads": 8}])
+def test_a_model_that_is_too_small_to_copy_is_refused(too_small):
+    with pytest.raises(UserError, match="cannot copy"):
+        TinyModelSpec(copying=True, **too_small)
