@@ -1,10 +1,12 @@
-"""Weights that can copy before they have learnt anything: what followed a word last time is what follows it now.
+"""Weights that can copy before they have learnt anything: what followed these words last time is what follows now.
 
 Worlds that tell the agent what to write (a recipe, a name) ask for that, and a small model finds it out late: of the
 two steps it takes, either one alone earns nothing (Olsson et al. 2022, "In-context Learning and Induction Heads"). So
-the first two layers begin as these steps. In layer 0 every position looks at the one before it and notes that token,
-turned into a direction where no token lies. In layer 1 a position looks for a note of its own token, and says the token
-that bears it. All other weights write little at first, so that they do not drown this. All of it trains.
+the first two layers begin as these steps. In layer 0 the heads look one, two, three … positions back, and each position
+notes those tokens: the token k back is turned k times, into a direction where no token lies. In layer 1 a position looks
+for the one whose notes, turned back once, are its own token and its own notes, and says the token that bears them. So
+the longest run of words that was said before is gone on with, and not any that ended in the same number or comma. All
+other weights write little at first, so that they do not drown this. All of it trains.
 """
 
 import math
@@ -21,7 +23,9 @@ PRESENCE = 1.0
 FAST, SLOW = 0.15, 0.004
 """Radians per position: pairs that turn faster tell positions apart, those that turn slower compare tokens."""
 LOOK_BACK = 40.0
-"""Attention score of the position before."""
+"""Attention score of the position that a head of layer 0 looks for."""
+FADE = 0.7
+"""How much of a note there is for one of a position less far back."""
 MATCH = 3.0
 """Scale of queries and keys that compare tokens."""
 SAY = 3.0
@@ -34,11 +38,7 @@ MURMUR = 0.05
 def make_copying(model: LlamaForCausalLM) -> None:
     """Turn a random model, of two layers or more, into one that copies. Draws from torch's own random state."""
     config = model.config
-    width, heads, size = (
-        config.hidden_size,
-        config.num_attention_heads,
-        config.hidden_size // config.num_attention_heads,
-    )
+    width, heads, size = config.hidden_size, config.num_attention_heads, config.head_dim
     common = _unit(torch.randn(width))
     embeddings = model.model.embed_tokens.weight
     embeddings += torch.outer(PRESENCE - embeddings @ common, common)
@@ -47,20 +47,24 @@ def make_copying(model: LlamaForCausalLM) -> None:
         layer.self_attn.o_proj.weight *= MURMUR
 
     speeds = ROPE_THETA ** (-torch.arange(0, size, 2) / size)
-    aside = _rotation(width)
-    parts = _rotation(width)  # each head carries an equal part of a token
+    turn = _orthonormal(width, width)
+    noted = _orthonormal(width, size).T  # what a head carries of a token, the same part in each
+    said = _orthonormal(heads * size, width)  # together the heads carry all of it
     # Embeddings reach the layers normed to the square root of the width.
     to_residual = math.sqrt((1 + PRESENCE**2) / width)
     look, find = model.model.layers[0].self_attn, model.model.layers[1].self_attn
-    look.q_proj.weight.copy_(torch.outer(_here(speeds, width).repeat(heads), common))
-    look.k_proj.weight.copy_(torch.outer(_one_ahead(_here(speeds, width), speeds).repeat(heads), common))
-    look.v_proj.weight.copy_(parts)
-    look.o_proj.weight.copy_(to_residual * aside @ parts.T)
+    here = _here(speeds, width)
+    back = range(1, heads + 1)
+    look.q_proj.weight.copy_(torch.outer(here.repeat(heads), common))
+    look.k_proj.weight.copy_(torch.outer(torch.cat([_ahead(here, steps, speeds) for steps in back]), common))
+    look.v_proj.weight.copy_(noted.repeat(heads, 1))
+    notes = [FADE ** (steps - 1) * torch.linalg.matrix_power(turn, steps) @ noted.T for steps in back]
+    look.o_proj.weight.copy_(math.sqrt(width / size) * to_residual * torch.cat(notes, dim=1))
     compare = _comparing(speeds, heads, common)
     find.q_proj.weight.copy_(compare)
-    find.k_proj.weight.copy_(compare @ aside.T)
-    find.v_proj.weight.copy_(parts)
-    find.o_proj.weight.copy_(SAY * to_residual * parts.T)
+    find.k_proj.weight.copy_(compare @ turn.T)
+    find.v_proj.weight.copy_(said)
+    find.o_proj.weight.copy_(SAY * to_residual * said.T)
 
 
 def _here(speeds: Tensor, width: int) -> Tensor:
@@ -70,10 +74,11 @@ def _here(speeds: Tensor, width: int) -> Tensor:
     return torch.cat([(share / share.sum() * norm).sqrt(), torch.zeros_like(speeds)])
 
 
-def _one_ahead(query: Tensor, speeds: Tensor) -> Tensor:
-    """The key that such a query finds one position after it."""
+def _ahead(query: Tensor, steps: int, speeds: Tensor) -> Tensor:
+    """The key that such a query finds so many positions after it."""
     first, second = query.chunk(2)
-    return torch.cat([first * speeds.cos() - second * speeds.sin(), second * speeds.cos() + first * speeds.sin()])
+    cos, sin = (steps * speeds).cos(), (steps * speeds).sin()
+    return torch.cat([first * cos - second * sin, second * cos + first * sin])
 
 
 def _comparing(speeds: Tensor, heads: int, common: Tensor) -> Tensor:
@@ -84,8 +89,9 @@ def _comparing(speeds: Tensor, heads: int, common: Tensor) -> Tensor:
     return queries * slow[:, None]
 
 
-def _rotation(width: int) -> Tensor:
-    return torch.linalg.qr(torch.randn(width, width))[0]
+def _orthonormal(rows: int, columns: int) -> Tensor:
+    """Random columns of length 1 at right angles."""
+    return torch.linalg.qr(torch.randn(rows, columns))[0]
 
 
 def _unit(vector: Tensor) -> Tensor:

@@ -28,6 +28,20 @@ def test_it_copies_over_a_distance():
     assert share_copied(TinyModelSpec(layers=2, heads=2, copying=True), length=100) > 0.15
 
 
+def share_recalled(spec: TinyModelSpec, lines: int = 5) -> float:
+    """Of lines `a 1 b`, `c 1 d` …, how often the model, told `c 1` again, says d."""
+    chance = torch.Generator().manual_seed(1)
+    row = torch.stack([torch.randperm(len(TOKENIZER) - 300, generator=chance)[: 3 * lines] + 300 for _ in range(128)])
+    row[:, 1::3] = 299
+    with torch.no_grad():
+        said = random_model(spec, TOKENIZER, seed=0)(torch.cat([row, row[:, 3:5]], dim=1)).logits[:, -1].argmax(-1)
+    return float((said == row[:, 5]).float().mean())
+
+
+def test_it_goes_on_with_the_line_it_is_in_though_other_lines_have_the_same_last_word():
+    assert share_recalled(TinyModelSpec(layers=2, heads=2, copying=True)) > 0.3
+
+
 def test_the_same_seed_gives_the_same_weights():
     spec = TinyModelSpec(layers=2, heads=2, copying=True)
     one, other = (random_model(spec, TOKENIZER, seed=3).state_dict() for _ in range(2))
