@@ -2,11 +2,11 @@
 
 Worlds that tell the agent what to write (a recipe, a name) ask for that, and a small model finds it out late: of the
 two steps it takes, either one alone earns nothing (Olsson et al. 2022, "In-context Learning and Induction Heads"). So
-the first two layers begin as these steps. In layer 0 the heads look one, two, three … positions back, and each position
-notes those tokens: the token k back is turned k times, into a direction where no token lies. In layer 1 a position looks
-for the one whose notes, turned back once, are its own token and its own notes, and says the token that bears them. So
-the longest run of words that was said before is gone on with, and not any that ended in the same number or comma. All
-other weights write little at first, so that they do not drown this. All of it trains.
+the first two layers begin as these steps. In layer 0 the heads look one, two, three … positions back, and each
+position notes those tokens: the token k back is turned k times, into a direction where no token lies. In layer 1 a
+position looks for the one whose notes, turned back once, are its own token and its own notes, and says the token that
+bears them. So the longest run of words that was said before is gone on with, and not any that ended in the same number
+or comma. All other weights write little at first, so that they do not drown this. All of it trains.
 """
 
 import math
