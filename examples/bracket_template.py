@@ -14,8 +14,8 @@ class Brackets(ActionTemplate):
 
     pattern = re.compile(r"\[\[([^\[\]]+)\]\]")
 
-    def write(self, action: str) -> str:
-        return f"go [[{action}]]"
+    def write(self, action: str, thought: str) -> str:
+        return f"{thought} [[{action}]]"
 
     def parse(self, answer: str) -> ParsedAction:
         found = list(self.pattern.finditer(answer))

@@ -92,9 +92,10 @@ def _sit_in(environment: Environment, task: Task, template_name: str, model: str
             return _say_stopped(episode_return)
         if answer.strip() == ASK_EXPERT:
             action = environment.expert_action()
-            typer.echo(
-                f"the expert would write:\n{template.render(action)}" if action else "the expert knows no action"
-            )
+            if action is None:
+                typer.echo("the expert knows no action")
+            else:
+                typer.echo(f"the expert would write:\n{template.render(action, environment.expert_thought())}")
             continue
         end = template.answer_end(answer)
         parsed = template.parse(answer[:end])

@@ -21,8 +21,8 @@ from openmanus_rl.errors import UserError
 
 RenderPrompt = Callable[[str, str], Sequence[Message]]
 """(instructions, first observation) → the messages that open an episode."""
-RenderAction = Callable[[str], str]
-"""action → what the assistant writes to do it."""
+RenderAction = Callable[[str, str | None], str]
+"""(action, the expert's thought if it has one) → what the assistant writes to do it."""
 
 _FROM = {role: speaker for speaker, role in SPEAKERS.items()}
 
@@ -62,6 +62,8 @@ def demonstrate(
     count: int | None = None,
 ) -> list[Demonstration]:
     """Play the tasks in this process: each action is the expert's, or with chance `error_rate` a random one.
+
+    Thoughts are always the expert's: an error is a slip of the hand.
 
     `count` demonstrations are made, by default one of each task; a task that is played again meets other errors. What
     happens in a task depends on `seed`, the task and how often it was played, not on which other tasks are played.
@@ -132,7 +134,8 @@ def _play(
     success = False
     for turn in range(max_turns):
         action = demonstrator.act(world, turn)
-        messages.append({"role": "assistant", "content": render_action(action), "loss": True})
+        answer = render_action(action, world.expert_thought())
+        messages.append({"role": "assistant", "content": answer, "loss": True})
         result = world.step(action)
         episode_return += result.reward
         success = result.success

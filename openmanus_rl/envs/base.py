@@ -158,6 +158,10 @@ class Environment(ABC):
         """A good action in the present state, or None if the world knows none."""
         return None
 
+    def expert_thought(self) -> str | None:
+        """What leads the expert to its action, in a line that a demonstrator writes before it; None: nothing."""
+        return None
+
     def random_action(self, uniform: float) -> str:
         """A valid action chosen by `uniform` in [0, 1): the random policy, and the demonstrator's errors."""
         raise NotImplementedError(f"{self.name} offers no random action")

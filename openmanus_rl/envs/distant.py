@@ -48,6 +48,10 @@ class DistantWorld(Environment):
         action: str | None = self._ask("expert_action")
         return action
 
+    def expert_thought(self) -> str | None:
+        thought: str | None = self._ask("expert_thought")
+        return thought
+
     def random_action(self, uniform: float) -> str:
         return str(self._ask("random_action", uniform))
 

@@ -30,6 +30,8 @@ MATCH = 3.0
 """Scale of queries and keys that compare tokens."""
 SAY = 3.0
 """How much louder than itself a position says the token that it found."""
+LOUD = 3.0
+"""Scale of the last norm: at 1 the words that are not meant, all together, would outweigh two that are."""
 MURMUR = 0.05
 """What is left of the other weights that write into the residual stream."""
 
@@ -42,6 +44,7 @@ def make_copying(model: LlamaForCausalLM) -> None:
     common = _unit(torch.randn(width))
     embeddings = model.model.embed_tokens.weight
     embeddings += torch.outer(PRESENCE - embeddings @ common, common)
+    model.model.norm.weight *= LOUD
     for layer in model.model.layers:
         layer.mlp.down_proj.weight *= MURMUR
         layer.self_attn.o_proj.weight *= MURMUR

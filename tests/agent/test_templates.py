@@ -272,7 +272,7 @@ class Shout(ActionTemplate):
 
     instructions = "Shout."
 
-    def write(self, action: str) -> str:
+    def write(self, action: str, thought: str) -> str:
         return action.upper()
 
     def parse(self, answer: str) -> ParsedAction:

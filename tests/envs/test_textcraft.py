@@ -338,6 +338,17 @@ def test_the_expert_still_arrives_after_a_random_beginning():
             assert not done or result.success
 
 
+def test_the_expert_thinks_of_the_goals_command_and_of_what_must_be_crafted_first():
+    world = started("crafting table", max_depth=2)
+    table, _, planks = world.expert_thought().partition(" but first ")
+    assert table == "craft 1 crafting table using 4 oak planks"
+    world.step(world.expert_action())
+    assert world.expert_thought() == f"{table} but first {planks}"
+    assert world.expert_action() == planks
+    world.step(planks)
+    assert world.expert_thought() == world.expert_action() == table
+
+
 def test_chance_alone_crafts_shallow_goals_and_few_deep_ones():
     shallow = baseline_success("textcraft", "random", "train", 100, options={"max_depth": 1})
     deep = baseline_success("textcraft", "random", "train", 100, options={"min_depth": 3})

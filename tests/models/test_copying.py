@@ -10,18 +10,28 @@ WORDS = [f"word_{number:03d}" for number in range(300)]
 TOKENIZER = train_tokenizer([" ".join(WORDS)] * 3, TinyModelSpec(vocab_size=1024))
 
 
-def share_copied(spec: TinyModelSpec, length: int = 20) -> float:
-    """Of the second half of random rows, how much the model says right."""
+def copying_of(spec: TinyModelSpec, length: int = 20) -> tuple[float, float]:
+    """Of the second half of random rows, how much is what the model would say, and the mean probability it gives it."""
     row = torch.randint(0, len(TOKENIZER), (32, length), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        said = random_model(spec, TOKENIZER, seed=0)(row.repeat(1, 2)).logits.argmax(-1)
-    return float((said[:, length:-1] == row[:, 1:]).float().mean())
+        chances = random_model(spec, TOKENIZER, seed=0)(row.repeat(1, 2)).logits[:, length:-1].softmax(-1)
+    right = row[:, 1:]
+    return float((chances.argmax(-1) == right).float().mean()), float(chances.gather(-1, right[..., None]).mean())
+
+
+def share_copied(spec: TinyModelSpec, length: int = 20) -> float:
+    return copying_of(spec, length)[0]
 
 
 @pytest.mark.parametrize("layers", [2, 4])
 def test_it_copies_before_it_has_learnt_anything(layers):
     assert share_copied(TinyModelSpec(layers=layers, heads=2, copying=True)) > 0.3
     assert share_copied(TinyModelSpec(layers=layers, heads=2)) < 0.05
+
+
+def test_what_it_copies_is_also_what_it_samples():
+    said, sampled = copying_of(TinyModelSpec(layers=4, heads=2, copying=True))
+    assert sampled > said / 2, "the many words that are not meant do not drown the one that is"
 
 
 def test_it_copies_over_a_distance():

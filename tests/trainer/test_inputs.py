@@ -1,5 +1,6 @@
 """What a run starts from is made once, and made anew exactly when something that decides it changes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_demonstrations_may_be_played_in_another_version_of_the_world(prepare):
         return sum(len(one.messages) for one in read_demonstrations(model.parent / "demonstrations.parquet"))
 
     assert played("warm_start.env_options.size=8") > 1.5 * played(), "larger mazes are longer ways"
+
+
+def test_a_demonstrator_errs_in_what_it_does_not_in_what_it_thinks(prepare):
+    model = prepare("env.name=textcraft", "env.options={max_depth: 2}", "warm_start.error_rate=1", "agent.max_turns=3")[
+        1
+    ]
+    for one in read_demonstrations(model.parent / "demonstrations.parquet"):
+        goal = one.messages[1]["content"].rpartition("Goal: craft ")[2].rstrip(".")
+        for answer in (message["content"] for message in one.messages if message["role"] == "assistant"):
+            assert re.match(rf"Thought: craft \d+ {goal} using .+\nAction: ", answer)
 
 
 def test_an_option_that_the_world_does_not_have_is_refused_in_the_warm_start_too(place):

@@ -39,8 +39,8 @@ class AfterAction(_Start):
 
     instructions = "Your response should use the following format:\nThought:\nyour thoughts.\n\nAction:\nyour action"
 
-    def write(self, action: str) -> str:
-        return f"Thought:\ngo\n\nAction:\n{action}"
+    def write(self, action: str, thought: str) -> str:
+        return f"Thought:\n{thought}\n\nAction:\n{action}"
 
     def parse(self, answer: str) -> ParsedAction:
         at = answer.rfind(ACTION, after_thought(answer))
@@ -59,8 +59,8 @@ class ActionLine(_Start):
 
     _line = re.compile(r"Action:[ \t]*\n?(.*)")
 
-    def write(self, action: str) -> str:
-        return f"Thought:\ngo\n\nAction: {action}"
+    def write(self, action: str, thought: str) -> str:
+        return f"Thought:\n{thought}\n\nAction: {action}"
 
     def parse(self, answer: str) -> ParsedAction:
         lines = list(self._line.finditer(answer, after_thought(answer)))
@@ -80,8 +80,8 @@ class Sql(_Start):
 
     _block = re.compile(r"```sql\s(.*?)```", re.DOTALL)
 
-    def write(self, action: str) -> str:
-        return f"go\n```sql\n{action}\n```"
+    def write(self, action: str, thought: str) -> str:
+        return f"{thought}\n```sql\n{action}\n```"
 
     def parse(self, answer: str) -> ParsedAction:
         found = list(self._block.finditer(answer, after_thought(answer)))
@@ -98,7 +98,7 @@ class Raw(_Start):
 
     instructions = "Your response goes to the environment as it is."
 
-    def write(self, action: str) -> str:
+    def write(self, action: str, thought: str) -> str:
         return action
 
     def parse(self, answer: str) -> ParsedAction:

@@ -49,16 +49,16 @@ class ActionTemplate(ABC):
         ]
 
     @abstractmethod
-    def write(self, action: str) -> str:
-        """An answer that does `action`."""
+    def write(self, action: str, thought: str) -> str:
+        """An answer that does `action`, after the thought where the form has a place for one."""
 
     @abstractmethod
     def parse(self, answer: str) -> ParsedAction:
         """Read an answer. Text of a model is data: it is matched, never evaluated, and whatever it is, none raises."""
 
-    def render(self, action: str) -> str:
+    def render(self, action: str, thought: str | None = None) -> str:
         """What a demonstrator writes: an answer that is read back as `action`, or an error."""
-        answer = self.write(action)
+        answer = self.write(action, thought or "go")
         if self.parse(answer).action != action:
             raise UserError(
                 f"the action {action!r} cannot be written with this template: it would be read as something else.",

@@ -29,13 +29,13 @@ class Code(ActionTemplate):
 
     _block = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 
-    def write(self, action: str) -> str:
+    def write(self, action: str, thought: str) -> str:
         try:
             name, arguments = self.book.call(action)
         except NotAllowed as why:
             raise UserError(str(why), "Choose another agent.template for this world.") from why
         written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        return f"```python\n# go\n{name}({written})\n```"
+        return f"```python\n# {thought}\n{name}({written})\n```"
 
     def parse(self, answer: str) -> ParsedAction:
         after = after_thought(answer)

@@ -29,8 +29,8 @@ class FunctionCall(ActionTemplate):
     book: PhraseBook = ACT
     name_key = "name"
 
-    def write(self, action: str) -> str:
-        return json.dumps({"thought": "go", **self._call(action)}, ensure_ascii=False)
+    def write(self, action: str, thought: str) -> str:
+        return json.dumps({"thought": thought, **self._call(action)}, ensure_ascii=False)
 
     def parse(self, answer: str) -> ParsedAction:
         calls = list(calls_in(answer, after_thought(answer)))
@@ -69,7 +69,7 @@ class ToolCall(FunctionCall):
     stop = ("</tool_call>",)
     observation_role = "tool"
 
-    def write(self, action: str) -> str:
+    def write(self, action: str, thought: str) -> str:
         return f"<tool_call>\n{json.dumps(self._call(action), ensure_ascii=False)}\n</tool_call>"
 
 

@@ -39,8 +39,8 @@ class React(ActionTemplate):
             {"role": "user", "content": first_observation},
         ]
 
-    def write(self, action: str) -> str:
-        return f"Thought: go\nAction: {action}"
+    def write(self, action: str, thought: str) -> str:
+        return f"Thought: {thought}\nAction: {action}"
 
     def parse(self, answer: str) -> ParsedAction:
         lines = list(self._action_line.finditer(answer, after_thought(answer)))

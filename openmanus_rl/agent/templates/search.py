@@ -13,8 +13,8 @@ class Search(ActionTemplate):
     )
     stop = ("</search>", "</answer>")
 
-    def write(self, action: str) -> str:
-        return f"<think>go</think>\n{action}"
+    def write(self, action: str, thought: str) -> str:
+        return f"<think>{thought}</think>\n{action}"
 
     def parse(self, answer: str) -> ParsedAction:
         found = blocks(answer, ("search", "answer"), after_thought(answer))

@@ -20,8 +20,8 @@ class Tags(ActionTemplate):
     )
     stop = ("</action>", "</response>")
 
-    def write(self, action: str) -> str:
-        return f"<think>go</think>\n<action>{action}</action>"
+    def write(self, action: str, thought: str) -> str:
+        return f"<think>{thought}</think>\n<action>{action}</action>"
 
     def parse(self, answer: str) -> ParsedAction:
         found = blocks(answer, ("action", "response"), after_thought(answer))

@@ -28,7 +28,16 @@ class Plan:
 
     def next_action(self, inventory: Mapping[str, int]) -> Get | Recipe:
         """The first action of the way from this inventory to one more of the goal."""
-        return self._towards(self.goal, inventory.get(self.goal, 0) + 1, inventory) or self.recipes[self.goal]
+        item, count = self._in_work(inventory)[-1]
+        lacking = self._first_lacking(item, count, inventory)
+        if lacking is None:
+            return self.recipes[item]
+        name, needed = lacking
+        return Get(name, needed - inventory.get(name, 0))
+
+    def commands_in_work(self, inventory: Mapping[str, int]) -> list[Recipe]:
+        """The goal's command as it is listed, then that of an ingredient it lacks, down to the one that is next."""
+        return [self.listed[item] for item, _ in self._in_work(inventory)]
 
     def turns(self) -> int:
         """How many actions the plan takes from an empty inventory."""
@@ -39,23 +48,24 @@ class Plan:
             turns += 1
         return turns
 
-    def _towards(self, item: str, count: int, inventory: Mapping[str, int]) -> Get | Recipe | None:
-        """What to do next to have `count` of the item, or None if they are there.
+    def _in_work(self, inventory: Mapping[str, int]) -> list[tuple[str, int]]:
+        """What is to be crafted and how much of it there is to be: the goal, an ingredient of it that lacks, …"""
+        chain = [(self.goal, inventory.get(self.goal, 0) + 1)]
+        while (lacking := self._first_lacking(*chain[-1], inventory)) and lacking[0] in self.recipes:
+            chain.append(lacking)
+        return chain
+
+    def _first_lacking(self, item: str, count: int, inventory: Mapping[str, int]) -> tuple[str, int] | None:
+        """The ingredient to see to first for `count` of the item, and how much of it is needed; None: all are there.
 
         Deep ingredients come first: making them uses up shallower ones, never the other way round.
         """
-        lacking = count - inventory.get(item, 0)
-        if lacking <= 0:
-            return None
-        recipe = self.recipes.get(item)
-        if recipe is None:
-            return Get(item, lacking)
-        crafts = -(-lacking // recipe.count)
-        for name, needed in sorted(recipe.ingredients, key=lambda part: (-self.table.depth(part[0]), part[0])):
-            action = self._towards(name, needed * crafts, inventory)
-            if action is not None:
-                return action
-        return recipe
+        recipe = self.recipes[item]
+        crafts = -(-(count - inventory.get(item, 0)) // recipe.count)
+        for name, each in sorted(recipe.ingredients, key=lambda part: (-self.table.depth(part[0]), part[0])):
+            if inventory.get(name, 0) < each * crafts:
+                return name, each * crafts
+        return None
 
 
 def make_plan(goal: str, table: RecipeTable, chance: random.Random) -> Plan:

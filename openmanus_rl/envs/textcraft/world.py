@@ -178,6 +178,11 @@ class TextCraft(Environment):
     def expert_action(self) -> str:
         return self._wording.command(self._task.plan.next_action(self._session.inventory))
 
+    def expert_thought(self) -> str:
+        """The goal's command, then that of an ingredient which has to be crafted first, and so on."""
+        commands = self._task.plan.commands_in_work(self._session.inventory)
+        return " but first ".join(map(self._wording.command, commands))
+
     def random_action(self, uniform: float) -> str:
         """Any amount of a found item that a listed command asks for, any command that can be crafted, or a look."""
         shown, inventory = self._task.shown, self._session.inventory
