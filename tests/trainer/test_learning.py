@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def summary_of(script: str, runs: Path, *arguments: str) -> dict:
+def summary_of(script: str, runs: Path, *arguments: str, timeout: int = 1500) -> dict:
     command = [f"./{script}", *arguments, f"trainer.runs_dir={runs}", f"data.dir={runs / 'data'}"]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=1500)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=timeout)
     (summary,) = runs.glob("*/summary.json")
     return json.loads(summary.read_text())
 
@@ -37,8 +37,9 @@ def test_a_small_agent_gets_better_at_wordle(tmp_path):
     assert summary["total_seconds"] <= 15 * 60
 
 
-@pytest.mark.parametrize("script", ["train_grpo.sh", "train_ppo.sh"])
-def test_textcraft_plays_and_trains(script, tmp_path):
-    summary = summary_of(script, tmp_path, "--env_name", "textcraft", "trainer.steps=3")
-    assert summary["steps"] == 3
-    assert summary["sampled_tokens"] > 0
+@pytest.mark.timeout(5400)
+def test_a_small_agent_gets_better_at_textcraft(tmp_path):
+    summary = summary_of("train_grpo.sh", tmp_path, "--env_name", "textcraft", timeout=5000)
+    before, after = Interval(**summary["success_before"]), Interval(**summary["success_after"])
+    assert before.n >= 512
+    assert after.is_above(before)
