@@ -46,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> None:
         run = train(config)
         step = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
         episodes = read_episodes(run / "episodes" / f"train_step_{arguments.steps:06d}.jsonl")
-    seconds = step["timing_s/step"]
+    seconds = step["timing_s/step"] - step.get("timing_s/old_log_prob", 0.0)  # it is for the record of all episodes
     print(f"a step of {len(episodes)} episodes: {seconds:.2f} s")
 
     manager = RewardManager(config.algorithm, config.agent.max_episode_tokens)

@@ -22,6 +22,7 @@ from typing import Any
 
 from openmanus_rl.files import write_json, write_text
 from openmanus_rl.tracking.stats import Interval, wilson
+from openmanus_rl.trainer.side_run import MODEL
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -69,7 +70,7 @@ class Bench:
         self.writing = Lock()
 
     def make_warm_start(self) -> None:
-        if not (self.home / "warm_start").exists():
+        if not (self.home / "warm_start" / MODEL).exists():
             print("the warm start that all begin with", flush=True)
             words = ["--config", str(EXAMPLES / "maze_grpo.yaml"), "--output", str(self.home / "warm_start")]
             self._run("sft", [*words, "trainer.threads=1"], self.home / "warm_start.log")
@@ -82,7 +83,7 @@ class Bench:
         place = self.home / _key(cell)
         flag, preset, *words = cell.words(self.seconds)
         words = [flag, str(EXAMPLES / preset), *words, f"trainer.runs_dir={place}", "--model"]
-        self._run("train", [*words, str(self.home / "warm_start")], self.home / f"{_key(cell)}.log")
+        self._run("train", [*words, str(self.home / "warm_start" / MODEL)], self.home / f"{_key(cell)}.log")
         summary = json.loads(max(place.glob("*/summary.json"), key=lambda path: path.stat().st_mtime).read_text())
         with self.writing:
             self.known[_key(cell)] = {"words": cell.words(self.seconds), **summary}

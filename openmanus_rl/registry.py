@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -62,8 +63,14 @@ def load_object(spec: str, kind: str) -> Any:
             if str(Path.cwd()) not in sys.path:
                 sys.path.insert(0, str(Path.cwd()))
             module = importlib.import_module(module_name)
-    except (ImportError, FileNotFoundError) as error:
-        raise UserError(f"cannot import the {kind} {spec!r}: {error}") from error
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's own code does while it is imported
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"cannot import the {kind} {spec!r}: {type(error).__name__}: {error}",
+            f"In {where.filename}:{where.lineno}." if not isinstance(error, ImportError | FileNotFoundError) else "",
+        ) from error
     if not hasattr(module, attribute):
         raise UserError(
             f"{module_name} has no {attribute!r}. {did_you_mean(attribute, vars(module))}",
@@ -73,10 +80,15 @@ def load_object(spec: str, kind: str) -> Any:
 
 
 def _load_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"{path.stem} of {path.resolve().parent}"  # a file called json.py is not the module json
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"no Python file at {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module

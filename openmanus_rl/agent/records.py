@@ -19,8 +19,8 @@ from openmanus_rl.files import write_text
 class TokenCredit:
     """What the trainer made of a segment's tokens; each list is as long as the segment, None where nothing trains."""
 
-    log_probs: list[float | None] | None
-    """The trainer's own log-probs before the update; None if it took the engine's."""
+    log_probs: list[float | None]
+    """The trainer's own log-probs before the update."""
     advantages: list[float | None]
 
 

@@ -13,7 +13,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from openmanus_rl.algorithms import kl
-from openmanus_rl.algorithms.credit import CreditBatch
+from openmanus_rl.algorithms.credit import Advantages, CreditBatch
 from openmanus_rl.algorithms.kl_control import KLController
 from openmanus_rl.algorithms.labels import distinct
 from openmanus_rl.algorithms.registry import estimator_options, find_estimator
@@ -34,12 +34,35 @@ def compute_advantage(batch: DataProto, estimator: str, options: Config | Mappin
             f"the estimator {estimator} compares turns from the same state, and the world tells none (no state_key).",
             "Give the world a state_key, or choose another estimator.",
         )
-    answer = entry(credit, typed)
+    answer = _checked(entry(credit, typed), credit, estimator)
     columns = _columns(batch)
     columns["advantages"] = answer.advantages_RT
     if answer.returns_RT is not None:
         columns["returns"] = answer.returns_RT
     return batch
+
+
+def _checked(answer: Advantages, credit: CreditBatch, estimator: str) -> Advantages:
+    """The answer of an estimator, which may be a user's own."""
+    if not isinstance(answer, Advantages):
+        raise UserError(f"the estimator {estimator} gave a {type(answer).__name__}.", "It must return Advantages(…).")
+    mask_RT = credit.response_mask_RT
+    for name, column in (("advantages", answer.advantages_RT), ("returns", answer.returns_RT)):
+        if column is None:
+            continue
+        if column.shape != mask_RT.shape:
+            raise UserError(
+                f"the estimator {estimator} gave {name} of shape {tuple(column.shape)}.",
+                f"They must be as the rows are: {tuple(mask_RT.shape)}.",
+            )
+        if not column.isfinite().all():
+            raise UserError(f"the estimator {estimator} gave {name} that are not finite.")
+        if column[~mask_RT].any():
+            raise UserError(
+                f"the estimator {estimator} gave {name} to tokens that nobody sampled.",
+                "Multiply them by batch.response_mask_RT.",
+            )
+    return answer
 
 
 def apply_kl_penalty(batch: DataProto, controller: KLController, kind: str) -> tuple[DataProto, dict[str, float]]:

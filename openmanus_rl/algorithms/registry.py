@@ -54,7 +54,15 @@ class LossEntry:
     options: type[Config]
 
     def __call__(self, inputs: LossInputs, options: Config) -> TokenLoss:
-        return self.function(inputs, options)
+        answer = self.function(inputs, options)
+        if not isinstance(answer, TokenLoss):
+            raise UserError(f"the loss {self.name} gave a {type(answer).__name__}.", "It must return TokenLoss(…).")
+        if answer.loss_RT.shape != inputs.response_mask_RT.shape:
+            raise UserError(
+                f"the loss {self.name} gave a loss of shape {tuple(answer.loss_RT.shape)}.",
+                f"It must be one for each token: {tuple(inputs.response_mask_RT.shape)}.",
+            )
+        return answer
 
 
 ESTIMATORS: Registry[EstimatorEntry] = Registry("advantage estimator")

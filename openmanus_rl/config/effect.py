@@ -151,6 +151,9 @@ def _ignored(config: RunConfig, requires: Set[str]) -> list[tuple[str, str, str]
     if kl.where == "none":
         for name in ("kind", "coefficient", "target", "horizon"):
             rules.append((f"algorithm.kl.{name}", "algorithm.kl.where=none", "set algorithm.kl.where=reward or loss"))
+    if kl.where == "reward" and kl.kind.endswith("+"):
+        reason = "algorithm.kl.where=reward: what + changes is the gradient of the KL, and a reward has none"
+        rules.append(("algorithm.kl.kind", reason, f"set algorithm.kl.kind={kl.kind.removesuffix('+')}"))
     if kl.where == "loss":
         rules.append(("algorithm.kl.target", "the KL in the loss has a fixed weight", "set algorithm.kl.where=reward"))
     if kl.target is None:

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def write_tasks(path: Path, tasks: Sequence[Task], options: Mapping[str, Any] | 
         "fingerprint": tasks_fingerprint(env_name, options),
         "version": __version__,
     }
-    write_rows(path, [_row(task) for task in tasks], _schema(tasks), described)
+    write_rows(path, [_row(task) for task in _alike(tasks)], _schema(tasks), described)
 
 
 def read_tasks(path: Path, options: Mapping[str, Any] | None = None) -> list[Task]:
@@ -136,6 +137,22 @@ def _world_of(path: Path) -> str:
     return Path(path).parent.name or "ENV"
 
 
+def _alike(tasks: Sequence[Task]) -> Sequence[Task]:
+    """The tasks with ground truths of one type: where one has a list of them, all have."""
+    if not _has_lists(tasks):
+        return tasks
+    return [replace(task, ground_truth=_truths_of(task.ground_truth)) for task in tasks]
+
+
+def _has_lists(tasks: Iterable[Task]) -> bool:
+    return any(isinstance(task.ground_truth, list) for task in tasks)
+
+
+def _truths_of(truth: str | list[str] | None) -> list[str] | None:
+    """One ground truth as a list of one."""
+    return [truth] if isinstance(truth, str) else truth
+
+
 def _row(task: Task) -> dict[str, Any]:
     return {
         "data_source": task.env,
@@ -168,6 +185,7 @@ def _schema(tasks: Iterable[Task]) -> pa.Schema:
     others = sorted({name for task in tasks for name in task.extra} - fixed.keys())
     extra = [pa.field(name, kind) for name, kind in fixed.items()]
     extra += [pa.field(name, pa.array([task.extra.get(name) for task in tasks]).type) for name in others]
+    truth = pa.list_(pa.string()) if _has_lists(tasks) else pa.string()
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
     return pa.schema(
         [
@@ -175,7 +193,7 @@ def _schema(tasks: Iterable[Task]) -> pa.Schema:
             ("item_id", pa.string()),
             ("prompt", pa.list_(message)),
             ("ability", pa.string()),
-            ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+            ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", truth)])),
             ("extra_info", pa.struct(extra)),
         ]
     )

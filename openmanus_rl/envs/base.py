@@ -33,7 +33,7 @@ class Task:
     seed: int = 0
     prompt: str = ""
     """The instructions shown before the first observation; empty means the environment's own."""
-    ground_truth: str | None = None
+    ground_truth: str | list[str] | None = None
     """For score functions on our side; a server never sends it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 

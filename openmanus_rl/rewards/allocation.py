@@ -56,6 +56,8 @@ def uniform(episode: Episode, score: float) -> Allocation:
 def discounted(episode: Episode, score: float, discount: float) -> Allocation:
     """The score over the turns' last sampled tokens, each with `discount` times the share of the turn after it."""
     turns = len(episode.turns)
+    if score and not turns:
+        raise reward_without_token(episode, score)
     shares = [discount ** (turns - 1 - index) for index in range(turns)]
     total = sum(shares)
     return on_turns(episode, [score * share / total for share in shares])

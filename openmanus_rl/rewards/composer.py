@@ -1,5 +1,6 @@
 """A weighted sum of score functions, written as one: "agentgym + 0.1*format + -0.001*length"."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,8 @@ def _term(text: str, expression: str) -> Term:
         )
     try:
         weight = float(left) if starred else 1.0
+        if not math.isfinite(weight):
+            raise ValueError(f"{weight} weighs nothing against anything")
     except ValueError as error:
         raise UserError(
             f"algorithm.reward_score_fn={expression!r}: {left.strip()!r} is not a weight.",

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from openmanus_rl.agent.episode import Episode
+from openmanus_rl.rewards.episodes import scored_episode
 from openmanus_rl.rewards.registry import SUPPORTED_REWARD_SCORE_FNS
 
 
 @SUPPORTED_REWARD_SCORE_FNS.register("length")
 def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> float:
     """Sampled tokens of the whole episode."""
-    episode: Episode = kwargs["episode"]
+    episode = scored_episode("length", kwargs)
     return float(episode.sampled_tokens)

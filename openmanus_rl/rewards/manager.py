@@ -8,7 +8,6 @@ from openmanus_rl.config.schema import AlgorithmConfig
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import llm_judge
 from openmanus_rl.rewards.allocation import allocate_rewards
-from openmanus_rl.rewards.checks import RewardError
 from openmanus_rl.rewards.composer import parse_reward
 from openmanus_rl.rewards.llm_judge import LlmJudge
 from openmanus_rl.rewards.overlong import overlong_penalty
@@ -46,7 +45,7 @@ class RewardManager:
         """Score an episode as it ends; with `reward_on_error=fail` one that cannot be scored becomes a failed one."""
         try:
             self._note(episode, await judge_async(self.terms, episode))
-        except RewardError as error:
+        except UserError as error:  # a RewardError, or a reward that has no token to fall on
             if self.on_error == "stop":
                 raise
             episode.stop_reason, episode.failure = StopReason.REWARD_FAILURE, error.what

@@ -49,6 +49,17 @@ def _check_strategy(config: RunConfig) -> None:
             )
 
 
+def _check_states(config: RunConfig) -> None:
+    """An estimator that compares turns from the same state needs a world that tells its states."""
+    for world in config.worlds:
+        if not is_remote(world.name) and environment_class(world.name).state_key is Environment.state_key:
+            raise UserError(
+                f"algorithm.estimator={config.algorithm.estimator} compares turns from the same state, and "
+                f"{world.name} tells none.",
+                "Give the world a state_key, or choose another estimator.",
+            )
+
+
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The config of a run, which was checked when that began, with overrides that must each have an effect."""
     config = load_config(stored, overrides)
@@ -69,6 +80,8 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
                 f"env.name={world.name} is played on AgentGym's own servers, and none is named.",
                 "Set env.urls=[http://HOST:PORT].",
             )
+    if "state_key" in requires:
+        _check_states(config)
     if missing := requires - PROVIDED:
         raise UserError(
             f"algorithm.estimator={config.algorithm.estimator} requires {', '.join(sorted(missing))}, "

@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -89,14 +89,14 @@ def run_dpo(config: RunConfig, output: Path) -> Path:
 
 
 def pair_up(episodes: Sequence[Episode], per_task: int) -> list[Pair]:
-    """Every success of a task with every failure of it, at most `per_task` of each task."""
+    """Successes of a task with failures of it, at most `per_task` of each task, as many different ones as there are."""
     by_task: dict[tuple[str, str], tuple[list[Episode], list[Episode]]] = defaultdict(lambda: ([], []))
     for episode in episodes:
         by_task[episode.task.env, episode.task.item_id][not episode.success].append(episode)
     pairs = [
         Pair(chosen, rejected)
         for chosen_ones, rejected_ones in by_task.values()
-        for chosen, rejected in islice(product(chosen_ones, rejected_ones), per_task)
+        for chosen, rejected in islice(_mixed(chosen_ones, rejected_ones), per_task)
     ]
     if not pairs:
         raise UserError(
@@ -104,6 +104,17 @@ def pair_up(episodes: Sequence[Episode], per_task: int) -> list[Pair]:
             "Raise rollout.group_size or dpo.tasks, or choose tasks that sometimes succeed.",
         )
     return pairs
+
+
+def _mixed(chosen: Sequence[Episode], rejected: Sequence[Episode]) -> Iterator[tuple[Episode, Episode]]:
+    """All pairs; no episode is taken again before each of its kind has been taken."""
+    longest = max(len(chosen), len(rejected))
+    for shift in range(min(len(chosen), len(rejected))):
+        for place in range(longest):
+            if len(chosen) >= len(rejected):
+                yield chosen[place], rejected[(place + shift) % len(rejected)]
+            else:
+                yield chosen[(place + shift) % len(chosen)], rejected[place]
 
 
 class Preferences:

@@ -47,7 +47,7 @@ from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, stage_state
 from openmanus_rl.trainer.timings import Timings
-from openmanus_rl.trainer.token_credit import credit_of_tokens
+from openmanus_rl.trainer.token_credit import credit_of_tokens, rows_of_first
 
 NOTHING = -1
 """The step of a run that has not even been measured before training."""
@@ -191,6 +191,7 @@ class RayPPOTrainer:
             batch, credit_metrics = assign_credit(
                 batch, self.roles, config.algorithm, config.actor, self.kl_control, timings
             )
+            recorded = self._rows_to_record(batch, episodes, timings)
             metrics |= credit_metrics | self._update(batch, step, timings)
             self.progress.step = step
             with timings.part("update_weights"):
@@ -214,7 +215,7 @@ class RayPPOTrainer:
         }
         if self.steps_ahead is not None:
             metrics |= staleness_metrics(episodes, step - 1)
-        self._log_sample(batch, episodes, step)
+        self._log_sample(recorded, episodes, step)
         self.console.step(
             StepReport(
                 step=step,
@@ -366,11 +367,25 @@ class RayPPOTrainer:
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.finished
 
-    def _log_sample(self, batch: DataProto, episodes: list[Episode], step: int) -> None:
+    def _rows_to_record(self, batch: DataProto, episodes: list[Episode], timings: Timings) -> DataProto:
+        """The rows of the episodes that will be written, with the trainer's log-probs before the update changes them.
+
+        They are few, so what the update does without is computed for them alone.
+        """
+        rows = rows_of_first(batch, episodes, self.config.tracking.train_episodes_per_step)
+        if not len(rows):
+            return rows
+        if self.config.actor.proximal == "recompute":
+            rows.batch["trainer_log_probs"] = rows.batch["old_log_probs"]
+            return rows
+        with timings.part("old_log_prob"):
+            rows.batch["trainer_log_probs"] = self.roles.actor.compute_log_prob(rows).batch["log_probs"]
+        return rows
+
+    def _log_sample(self, recorded: DataProto, episodes: list[Episode], step: int) -> None:
         count = self.config.tracking.train_episodes_per_step
         if count:
-            credit = credit_of_tokens(batch, episodes, self.config.actor.proximal == "recompute")
-            self.episode_log.write("train", step, episodes[:count], credit)
+            self.episode_log.write("train", step, episodes[:count], credit_of_tokens(recorded, episodes))
 
     def _note_failures(self, episodes: list[Episode]) -> None:
         """A failed episode is not a sample; that some failed is not kept from whoever watches."""

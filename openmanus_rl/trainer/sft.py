@@ -158,7 +158,13 @@ def fitting(examples: Sequence[Example], max_context: int) -> list[Example]:
 
 def split(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
     """What is learnt from, and a share, rounded down, that is held out; both in the order of `examples`."""
-    held_out = set(random.Random(f"{seed}/held out").sample(range(len(examples)), int(share * len(examples))))
+    count = int(share * len(examples))
+    if share and not count:
+        raise UserError(
+            f"warm_start.validation_share={share:g} of {len(examples)} examples is not one to hold out.",
+            f"Raise it to 1/{max(1, len(examples))} or more, or set it to 0.",
+        )
+    held_out = set(random.Random(f"{seed}/held out").sample(range(len(examples)), count))
     return (
         [example for index, example in enumerate(examples) if index not in held_out],
         [example for index, example in enumerate(examples) if index in held_out],

@@ -1,5 +1,6 @@
 """The run directory of `sft`, `evolve` and `dpo`: the same command goes on where it was stopped."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,5 +32,16 @@ def side_run(output: Path, config: RunConfig) -> Iterator[RunDirectory]:
             write_json(run.versions, describe_versions())
             write_text(run.config, text)
         run.log_event("resumed" if goes_on else "started")
-        yield run
+        try:
+            yield run
+        except UserError:
+            if not goes_on and _holds_only_its_beginning(run):
+                shutil.rmtree(output)  # the corrected command may have the same name
+            raise
         run.log_event("finished")
+
+
+def _holds_only_its_beginning(run: RunDirectory) -> bool:
+    """Whether nothing was made yet but the files that say what was asked for."""
+    made = {path.name for path in run.path.iterdir() if not path.is_dir() or any(path.iterdir())}
+    return made <= {run.versions.name, run.config.name, run.events.name, run.env_logs.name, ".lock"}

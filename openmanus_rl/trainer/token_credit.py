@@ -12,10 +12,16 @@ DIGITS = 6
 """Decimals of a recorded log-prob or advantage: it is looked at, not computed with."""
 
 
-def credit_of_tokens(batch: DataProto, episodes: Sequence[Episode], recomputed: bool) -> Credit:
-    """What `batch`, the rows that were trained on, says about `episodes`, from which they were made.
+def rows_of_first(batch: DataProto, episodes: Sequence[Episode], count: int) -> DataProto:
+    """The rows of `batch`, made from `episodes`, that belong to the first `count` of them."""
+    samples = sum(episode.stop_reason.is_sample for episode in episodes[:count])
+    return batch[batch.batch["episode_index"] < samples] if len(batch) else batch
 
-    `recomputed`: the old log-probs are the trainer's own, not the engine's. Rows are only read for episodes that
+
+def credit_of_tokens(batch: DataProto, episodes: Sequence[Episode]) -> Credit:
+    """What `batch`, rows that were trained on, says about `episodes`, from which they were made.
+
+    `trainer_log_probs` has the trainer's own log-probs from before the update. Rows are only read for episodes that
     somebody asks for.
     """
     samples = [episode for episode in episodes if episode.stop_reason.is_sample]
@@ -30,14 +36,12 @@ def credit_of_tokens(batch: DataProto, episodes: Sequence[Episode], recomputed: 
         of_episode = rows.get(index_of.get(id(episode), -1))
         if of_episode is None:
             return None
-        return [
-            _of_segment(batch, of_episode[number], part, recomputed) for number, part in enumerate(episode.segments)
-        ]
+        return [_of_segment(batch, of_episode[number], part) for number, part in enumerate(episode.segments)]
 
     return credit
 
 
-def _of_segment(batch: DataProto, row: int, segment: Segment, recomputed: bool) -> TokenCredit:
+def _of_segment(batch: DataProto, row: int, segment: Segment) -> TokenCredit:
     columns = batch.batch
     sampled = [position for turn in segment.trained for position in range(turn.start, turn.end)]
     if [segment.ids[position] for position in sampled] != batch.non_tensor_batch["sampled_ids"][row]:
@@ -49,4 +53,4 @@ def _of_segment(batch: DataProto, row: int, segment: Segment, recomputed: bool) 
             values[position] = round(value, DIGITS)
         return values
 
-    return TokenCredit(on_tokens(columns["old_log_probs"]) if recomputed else None, on_tokens(columns["advantages"]))
+    return TokenCredit(on_tokens(columns["trainer_log_probs"]), on_tokens(columns["advantages"]))

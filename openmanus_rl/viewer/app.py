@@ -39,7 +39,7 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
 
     def chart(request: Request) -> Any:
         query = request.query_params
-        points = min(int(_number(query.get("points"), 1000)), MOST_POINTS)
+        points = min(_count(query.get("points"), 1000), MOST_POINTS)
         return workspace.run(request.path_params["run"]).chart(
             query.getlist("name"),
             max(points, 2),
@@ -49,7 +49,7 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
 
     def episodes(request: Request) -> Any:
         words = dict(request.query_params)
-        offset, limit = (max(0, int(_number(words.pop(name, None), 0))) for name in ("offset", "limit"))
+        offset, limit = (_count(words.pop(name, None), 0) for name in ("offset", "limit"))
         return workspace.run(request.path_params["run"]).list_episodes(words, offset, limit or 100)
 
     def episode(request: Request) -> Any:
@@ -100,6 +100,13 @@ def _answered(answer: Callable[[Request], Any]) -> Callable[[Request], Response]
             return Response(to_json({"error": str(error)}), 404, media_type="application/json")
 
     return endpoint
+
+
+def _count(text: str | None, default: int) -> int:
+    number = _number(text, default)
+    if not math.isfinite(number):
+        raise UserError(f"{text!r} is not a whole number.")
+    return max(0, int(number))
 
 
 def _number(text: str | None, default: float) -> float:

@@ -10,20 +10,35 @@ from openmanus_rl.viewer.run import RunView
 def compare(runs: Sequence[RunView]) -> dict[str, Any]:
     """The runs' last held-out success, each against the first run that has one; and the keys that differ."""
     told = [run.brief() for run in runs]
-    baseline = next((run for run in told if run["success"]), None)
-    for run in told:
-        is_compared = run["success"] and run is not baseline
-        run["difference"] = (
-            difference(_interval(run["success"]), _interval(baseline["success"])).to_dict()
-            if is_compared and baseline
-            else None
-        )
+    configs = [run.config() for run in runs]
+    first = next((place for place, run in enumerate(told) if run["success"]), None)
+    baseline = None if first is None else told[first]
+    for run, config in zip(told, configs, strict=True):
+        is_compared = baseline is not None and run["success"] and run is not baseline
+        run["difference"] = run["measured_otherwise"] = None
+        if is_compared and baseline is not None and first is not None:
+            run["difference"] = difference(_interval(run["success"]), _interval(baseline["success"])).to_dict()
+            run["measured_otherwise"] = measured_otherwise(run, config, baseline, configs[first])
     return {
         "runs": told,
         "baseline": baseline["name"] if baseline else None,
-        "config": differing_values([run.config() for run in runs]),
+        "config": differing_values(configs),
         "metrics": sorted({name for run in runs for name in run.metrics.columns}),
     }
+
+
+def measured_otherwise(
+    run: dict[str, Any], config: dict[str, Any], baseline: dict[str, Any], its_config: dict[str, Any]
+) -> list[str]:
+    """In what the two measurements are not alike, so that their difference says less than it seems to."""
+    told = []
+    if any(config.get(key) != its_config.get(key) for key in ("env", "envs")):
+        told.append("worlds or their options differ")
+    if run["success"]["n"] != baseline["success"]["n"]:
+        told.append(f"{run['success']['n']} episodes against {baseline['success']['n']}")
+    if run["success"]["step"] != baseline["success"]["step"]:
+        told.append(f"step {run['success']['step']} against {baseline['success']['step']}")
+    return told
 
 
 def differing_values(configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Which episodes a list shows, in which order: the words of its address, checked."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,8 @@ def filter_from(words: Mapping[str, str]) -> Filter:
             continue
         values[name] = _number(name, text) if name in _NUMBERS else text
     if "group" in values:
+        if not math.isfinite(values["group"]):
+            raise UserError(f"group={words['group']} is not a whole number.")
         values["group"] = int(values["group"])
     return Filter(**values)
 

@@ -62,7 +62,7 @@ class Guard:
         if given is not None and secrets.compare_digest(given.encode(), self.token.encode()):
             rest = urlencode([(name, value) for name, value in query if name != "token"])
             response = RedirectResponse("/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else ""), 303)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
+            response.set_cookie(COOKIE, self.token, httponly=True, samesite="lax")  # a link from elsewhere opens it
             return response
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         if cookie is not None and secrets.compare_digest(cookie.value.encode(), self.token.encode()):

@@ -45,12 +45,7 @@ class RunView:
         """Numbers that change whenever there is something new to show."""
         with self._lock:
             self._refresh()
-            return {
-                "metrics": [len(self.metrics.steps), self.metrics.steps[-1] if self.metrics.steps else None],
-                "events": len(self._events),
-                "episodes": self.episodes.version,
-                "status": self._status(),
-            }
+            return self._state()
 
     def brief(self) -> dict[str, Any]:
         """A line in the list of runs."""
@@ -66,6 +61,7 @@ class RunView:
                 "step": self.metrics.steps[-1] if self.metrics.steps else None,
                 "success": self.success(),
                 "changed": self._changed_at(),
+                "state": self._state(),
             }
 
     def overview(self) -> dict[str, Any]:
@@ -239,6 +235,14 @@ class RunView:
         """What the run's first event says it was made from, and what differs from that."""
         started = next((event for event in self._events if event["event"] == "started"), {})
         return {"name": started.get("preset"), "changed": started["changed"]} if "changed" in started else None
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "metrics": [len(self.metrics.steps), self.metrics.steps[-1] if self.metrics.steps else None],
+            "events": len(self._events),
+            "episodes": self.episodes.version,
+            "status": self._status(),
+        }
 
     def _status(self) -> str:
         if self.paths.summary.is_file():

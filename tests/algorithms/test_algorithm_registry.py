@@ -3,18 +3,25 @@ import torch
 from credit_cases import play, to_batch
 
 import openmanus_rl.algorithms  # noqa: F401  (registers the built-in algorithms)
+from openmanus_rl.algorithms import core_algos
+from openmanus_rl.algorithms.credit import Advantages
 from openmanus_rl.algorithms.gae import GaeOptions
 from openmanus_rl.algorithms.loss_ppo import PpoOptions
+from openmanus_rl.algorithms.losses import LossInputs, TokenLoss
 from openmanus_rl.algorithms.registry import (
     ESTIMATORS,
     LOSSES,
+    EstimatorEntry,
+    LossEntry,
     estimator,
     estimator_options,
     find_estimator,
     find_loss,
     loss_options,
 )
+from openmanus_rl.config.base import Config
 from openmanus_rl.errors import UserError
+from openmanus_rl.protocol import DataProto
 
 OWN_FILE = """
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
@@ -110,3 +117,44 @@ def test_a_function_without_the_decorator_is_refused_with_what_to_do(own_file):
 def test_a_requirement_the_trainer_does_not_know_is_refused():
     with pytest.raises(ValueError, match="critics"):
         estimator("wrong", requires={"critics"}, options=GaeOptions)
+
+
+def rows_of_two():
+    mask = torch.tensor([[True, False, True]])
+    return DataProto.from_dict(
+        {
+            "token_level_rewards": torch.zeros(1, 3),
+            "response_mask": mask,
+            "turn_index": torch.tensor([[0, -1, 1]]),
+            "group_index": torch.tensor([0]),
+            "episode_index": torch.tensor([0]),
+            "segment_index": torch.tensor([0]),
+            "bootstrap": torch.tensor([False]),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (lambda batch: batch.response_mask_RT.float(), "gave a Tensor"),
+        (lambda batch: Advantages(torch.zeros(1, 2)), r"shape \(1, 2\)"),
+        (lambda batch: Advantages(batch.response_mask_RT / torch.zeros(1, 3)), "not finite"),
+        (lambda batch: Advantages(torch.ones(1, 3)), "nobody sampled"),
+    ],
+)
+def test_what_an_estimator_of_ones_own_answers_is_checked(answer, complaint, monkeypatch):
+    entry = EstimatorEntry("mine", lambda batch, options: answer(batch), frozenset(), Config)
+    monkeypatch.setattr(core_algos, "find_estimator", lambda name: entry)
+    with pytest.raises(UserError, match=f"the estimator mine .*{complaint}"):
+        core_algos.compute_advantage(rows_of_two(), "mine", Config())
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"), [(torch.zeros(1, 3), "gave a Tensor"), (TokenLoss(torch.zeros(3)), r"shape \(3,\)")]
+)
+def test_what_a_loss_of_ones_own_answers_is_checked(answer, complaint):
+    entry = LossEntry("mine", lambda inputs, options: answer, Config)
+    zeros = torch.zeros(1, 3)
+    with pytest.raises(UserError, match=f"the loss mine .*{complaint}"):
+        entry(LossInputs(zeros, zeros, zeros, torch.ones(1, 3, dtype=torch.bool)), Config())

@@ -92,6 +92,7 @@ def test_given_keys_are_those_of_the_preset_and_the_command_line(tmp_path):
         (["algorithm.kl.coefficient=0.1"], "algorithm.kl.coefficient", {"group"}),
         (["algorithm.kl.where=loss", "algorithm.kl.target=0.1"], "algorithm.kl.target", {"group"}),
         (["algorithm.kl.where=reward", "algorithm.kl.horizon=10"], "algorithm.kl.horizon", {"group"}),
+        (["algorithm.kl.where=reward", "algorithm.kl.kind=k3+"], "algorithm.kl.kind", {"group"}),
         (["model.path=some/dir", "model.tiny.layers=3"], "model.tiny.layers", {"group"}),
         (["warm_start.enabled=false", "warm_start.lr=1e-3"], "warm_start.lr", {"group"}),
         (["env.urls=[http://127.0.0.1:1]", "env.num_servers=2"], "env.num_servers", {"group"}),
@@ -212,6 +213,14 @@ def test_a_config_that_cannot_train_is_refused_before_anything_starts(overrides,
     preset = next(path for path in EXAMPLES if path.stem == "maze_grpo")
     with pytest.raises(UserError, match=complaint):
         load_checked_config(preset, overrides)
+
+
+def test_an_estimator_that_compares_states_wants_a_world_that_tells_them():
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    preset = next(path for path in EXAMPLES if path.stem == "sciworld_grpo")
+    with pytest.raises(UserError, match="sciworld tells none"):
+        load_checked_config(preset, ["algorithm.estimator=gigpo"])
 
 
 def test_a_horizon_is_a_number_or_a_schedule_by_step():

@@ -29,7 +29,7 @@ PORT = "36001"
 
 TINY_MODEL = shlex.split(
     "model.tiny.hidden_size=32 model.tiny.layers=1 model.tiny.intermediate_size=64 data.train_tasks=16 "
-    "warm_start.demonstrations=8 warm_start.epochs=1 agent.max_turns=2 trainer.threads=1"
+    "warm_start.demonstrations=16 warm_start.epochs=1 agent.max_turns=2 trainer.threads=1"
 )
 TINY_RUN = [
     *TINY_MODEL,
@@ -362,3 +362,23 @@ def test_the_sizes_of_splits_on_a_world_s_page_are_those_it_has(name):
     first = table(section(DOCS / "worlds" / f"{name}.md", "## Items and splits"))[0]
     sizes = [len(list(ENVIRONMENTS[name].item_ids(split))) for split in ("train", "validation", "test")]
     assert first[1:] == [str(size) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["algorithm.loss=examples/soft_clip_loss.py:soft_clip"],
+        ["algorithm.estimator=examples/leave_one_out.py:leave_one_out"],
+    ],
+    ids=["loss", "advantage"],
+)
+def test_an_algorithm_of_ones_own_updates_the_model(inside, words):
+    """Also where the tiny model's groups are all alike, so that nothing is left out of the update."""
+    from openmanus_rl.algorithms.registry import find_estimator
+
+    name = words[0].partition("estimator=")[2] or "grpo"
+    keeps_groups = find_estimator(name).credit == "episode"
+    kept = ["algorithm.drop_zero_variance_groups=false"] if keeps_groups else []
+    run_cli(["train", *TINY_RUN, *words, *kept, "trainer.runs_dir=own", f"trainer.name={name.rpartition(':')[2]}"])
+    last = json.loads((inside / "own" / name.rpartition(":")[2] / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["actor/updated"] == 1

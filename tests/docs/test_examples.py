@@ -1,4 +1,4 @@
-"""The examples that readers copy: what each one promises. That they train is in test_docs.py."""
+"""The examples that readers copy: what each one promises. That their commands run is in test_docs.py."""
 
 import pytest
 import torch

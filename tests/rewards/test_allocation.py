@@ -6,6 +6,7 @@ from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import Judgement, allocate_rewards
+from openmanus_rl.rewards.allocation import discounted
 
 
 def episode(*segments: list[tuple[int, float]]) -> Episode:
@@ -104,3 +105,9 @@ def test_allocated_rewards_are_on_sampled_tokens_and_sum_to_the_score(seed, how)
     for segment, rewards in zip(played.segments, allocation, strict=True):
         sampled = {position for turn in segment.turns for position in range(turn.start, turn.end)}
         assert {position for position, _ in rewards} <= sampled
+
+
+def test_a_discounted_score_without_a_turn_is_an_error_and_not_lost():
+    nothing_played = Episode(Task("maze", "maze_1"), 0, 0, 0, [], StopReason.DONE)
+    with pytest.raises(UserError, match="not one sampled token"):
+        discounted(nothing_played, 1.0, 0.9)

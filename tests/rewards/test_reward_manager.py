@@ -9,6 +9,7 @@ from openmanus_rl.config.schema import AlgorithmConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import RewardError, RewardManager, parse_reward, process_reward, score_episode
+from openmanus_rl.rewards.score import compute_score
 
 OWN = """
 import asyncio
@@ -187,3 +188,15 @@ def test_overlong_shaping_takes_a_little_more_with_every_token_near_the_limit(li
 def test_a_buffer_longer_than_an_episode_is_refused():
     with pytest.raises(UserError, match="reward_overlong_buffer=9 is longer"):
         manager(8, overlong_buffer=9)
+
+
+@pytest.mark.parametrize("weight", ["nan", "inf"])
+def test_a_weight_is_a_finite_number(weight):
+    with pytest.raises(UserError, match="is not a weight"):
+        parse_reward(f"agentgym + {weight}*format")
+
+
+@pytest.mark.parametrize("name", ["format", "length", "action_similarity"])
+def test_a_score_of_episodes_says_that_it_needs_one(name):
+    with pytest.raises(UserError, match="without an episode"):
+        compute_score("left", "left", reward_score_fn=name)

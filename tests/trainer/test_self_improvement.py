@@ -58,6 +58,13 @@ def test_a_success_is_paired_with_a_failure_of_its_own_task_only():
         pair_up(elsewhere, 1)
 
 
+def test_pairs_take_every_success_and_every_failure_before_one_again():
+    won, lost = ([played(1, text, success=won) for text in "abc"] for won in (True, False))
+    assert pair_up([*won, *lost], 3) == [Pair(one, other) for one, other in zip(won, lost, strict=True)]
+    assert len({(id(pair.chosen), id(pair.rejected)) for pair in pair_up([*won, *lost], 99)}) == 9
+    assert len(pair_up([*won[:1], *lost], 99)) == len(pair_up([*won, *lost[:1]], 99)) == 3
+
+
 @pytest.mark.parametrize(("budget", "chosen_weight"), [(1, 0.0), (10_000, 0.0), (1, 0.7)])
 def test_dpos_gradient_pass_by_pass_is_that_of_the_whole_loss(budget, chosen_weight):
     torch.manual_seed(0)

@@ -126,6 +126,11 @@ def test_a_share_is_held_out_and_nothing_is_in_both_parts():
     assert split(given, 0.25, seed=4) != (train, held_out)
 
 
+def test_a_share_that_holds_nothing_out_is_an_error():
+    with pytest.raises(UserError, match="is not one to hold out"):
+        split([Example([1, 2], [False, True])] * 4, 0.1, 0)
+
+
 def test_what_does_not_fit_or_teaches_nothing_is_left_out():
     short, long, mute = Example([1, 2], [0, 1]), Example([1] * 9, [0] + [1] * 8), Example([1, 2], [0, 0])
     assert fitting([short, long, mute], 8) == [short]
@@ -177,6 +182,13 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_weights(place, tmp_path, m
         run_sft(config, tmp_path / "whole")
     with pytest.raises(UserError, match="is there already"):
         run_sft(place.config(*SFT, "warm_start.lr=0.5"), tmp_path / "stopped")
+
+
+def test_what_fails_before_it_began_leaves_its_name_free(place, tmp_path):
+    missing = place.config(*SFT, f"warm_start.data={tmp_path / 'missing.jsonl'}")
+    with pytest.raises(UserError, match=r"missing\.jsonl"):
+        run_sft(missing, tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_adapters_alone_are_trained_and_saved(place, tmp_path):

@@ -76,6 +76,11 @@ def test_training_episodes_have_text_tokens_mask_log_probs_and_rewards(run):
             assert sum(segment["mask"]) == sum(sampled) > 0
             assert [value is not None for value in segment["log_probs"]] == list(map(bool, segment["mask"]))
             assert {version for version in segment["versions"] if version is not None} == {step - 1}
+            if segment["advantages"] is not None:
+                pairs = zip(segment["log_probs"], segment["trainer_log_probs"], strict=True)
+                assert all(
+                    engine == pytest.approx(trainer, abs=1e-4) for engine, trainer in pairs if engine is not None
+                )
             assert sum(segment["rewards"]) == pytest.approx(episode["return"])
             assert any(turn["text"] for turn in episode["turns"])
 

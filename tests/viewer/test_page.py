@@ -34,8 +34,79 @@ def test_a_step_appears_as_it_is_written(page, serve, tmp_path):
     expect(page.locator("html")).to_have_attribute("data-live", "yes")
     MetricsLog(run / "metrics.jsonl").append(9, metrics_at(9) | validation_at(9, 0.99))
     EpisodeLog(run / "episodes").write("train", 9, [episode(1)])
-    expect(page.locator(".progress-text")).to_contain_text("step 9 of 8")
+    expect(page.locator(".progress-text")).to_contain_text("step 9 of 8", timeout=2000)
     expect(page.locator(".tile").first).to_contain_text("99.2 %")
+
+
+def test_a_step_that_is_written_while_the_page_opens_is_shown_too(page, serve, tmp_path):
+    """Between the answer that the page is drawn from and the first news."""
+    run = make_run(tmp_path / "runs" / "live", steps=8)
+
+    def write_then_listen(route):
+        if not written:
+            written.append(True)
+            MetricsLog(run / "metrics.jsonl").append(9, metrics_at(9))
+        route.continue_()
+
+    written: list[bool] = []
+    page.route("**/api/changes*", write_then_listen)
+    page.goto(serve(tmp_path / "runs").url + "#/run/live")
+    expect(page.locator(".progress-text")).to_contain_text("step 9 of 8", timeout=2000)
+
+
+def test_keys_skip_to_the_content_and_walk_along_a_chart(page, url):
+    page.goto(url + "#/run/maze-grpo")
+    expect(page.locator(".hero .chart")).to_be_visible()
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.locator("h1")).to_have_text("maze-grpo")
+    page.locator(".hero .chart").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".hero .readout")).to_contain_text("step 11")
+    page.keyboard.press("+")
+    expect(page.get_by_role("button", name="Show all steps")).to_be_visible()
+    expect(page.locator(".hero .chart")).to_be_focused()
+
+
+def test_a_checkpoint_is_told_once_and_does_not_hide_what_happened_there(page, url):
+    page.goto(url + "#/run/maze-grpo")
+    page.locator(".hero .chart").focus()
+    page.keyboard.press("End")
+    told = page.locator(".hero .readout .accent").all_inner_texts()
+    assert len(told) == len(set(told))
+
+
+def test_coming_back_to_the_list_finds_it_where_it_was(page, url):
+    page.goto(url + "#/run/maze-grpo/episodes")
+    page.locator(".virtual").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".episode-row.selected")).to_be_visible()
+    top = page.locator(".virtual").evaluate("list => list.scrollTop")
+    assert top > 0
+    page.keyboard.press("Enter")
+    expect(page.locator("article.episode")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".episode-row.selected")).to_be_visible()
+    assert page.locator(".virtual").evaluate("list => list.scrollTop") == top
+
+
+def test_the_list_of_runs_keeps_the_focus_when_it_is_drawn_anew(page, serve, tmp_path):
+    for name in ("one", "two"):
+        make_run(tmp_path / "runs" / name, steps=4)
+    page.goto(serve(tmp_path / "runs").url)
+    page.get_by_role("link", name="two", exact=True).focus()
+    make_run(tmp_path / "runs" / "three", steps=4)
+    expect(page.locator("tbody tr")).to_have_count(3)
+    assert page.evaluate("document.activeElement.tagName") == "A"
+
+
+def test_an_address_that_the_page_did_not_make_is_refused_in_words(browser, url):
+    page = browser.new_page()
+    page.goto(url + "#/run/%E0%A4")
+    expect(page.get_by_role("alert")).to_contain_text("cannot be shown")
+    page.close()
 
 
 def test_a_run_that_begins_while_the_list_is_open_appears_in_it(page, serve, tmp_path):

@@ -18,16 +18,23 @@ export async function get(path, query, signal) {
   return answer;
 }
 
-/** Call `tell(state)` whenever the named runs change, until `signal` ends. */
+/** Call `tell(state)` now and whenever the named runs change, until `signal` ends; a page that nobody sees waits. */
 export function watch(runs, tell, signal) {
-  const source = new EventSource(address(["changes"], { run: runs }));
-  source.addEventListener("message", (event) => {
-    document.documentElement.dataset.live = "yes";
-    tell(JSON.parse(event.data));
-  });
-  source.addEventListener("error", () => { document.documentElement.dataset.live = "no"; });
+  let source = null;
+  const listen = () => {
+    source?.close();
+    if (document.hidden || signal.aborted) return; // a browser has six connections for all tabs of a page
+    source = new EventSource(address(["changes"], { run: runs }));
+    source.addEventListener("message", (event) => {
+      document.documentElement.dataset.live = "yes";
+      tell(JSON.parse(event.data));
+    });
+    source.addEventListener("error", () => { document.documentElement.dataset.live = "no"; });
+  };
+  listen();
+  document.addEventListener("visibilitychange", listen, { signal });
   signal.addEventListener("abort", () => {
-    source.close();
+    source?.close();
     delete document.documentElement.dataset.live;
   });
 }

@@ -43,6 +43,15 @@ function bar(where) {
     themeButton());
 }
 
+/** A part of the address; as it stands, if it is not one that the page made. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 async function show() {
   leaving.abort();
   leaving = new AbortController();
@@ -50,7 +59,7 @@ async function show() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const words = new URLSearchParams(query ?? "");
   const found = VIEWS.map(([pattern, load, names]) => [pattern.exec(path), load, names]).find(([match]) => match);
-  const parameters = Object.fromEntries((found?.[2] ?? []).map((name, index) => [name, decodeURIComponent(found[0][index + 1])]));
+  const parameters = Object.fromEntries((found?.[2] ?? []).map((name, index) => [name, decoded(found[0][index + 1])]));
   const view = path === "compare" ? "compare" : path.split("/")[2] ?? (path ? "run" : "runs");
   bar({ view, run: parameters.run });
   document.title = [parameters.run, "OpenManus-RL"].filter(Boolean).join(" · ");
@@ -70,4 +79,8 @@ async function show() {
 
 theme(localStorage.getItem("theme"));
 window.addEventListener("hashchange", show);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address would be that of a view
+  main.focus();
+});
 show();

@@ -2,6 +2,7 @@
 import uPlot from "./vendor/uPlot.esm.js";
 import { h } from "./dom.js";
 import { number } from "./format.js";
+import { plain } from "./text.js";
 
 function token(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -17,15 +18,15 @@ export function seriesColour(index) {
  */
 export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, height = 190, range, onzoom }) {
   const now = { lines, marks, columns: [] };
-  const readout = h("div", { class: "readout", "aria-hidden": "true" });
+  const readout = h("div", { class: "readout", "aria-live": "polite" });
   const body = h("div", { class: "plot" });
-  const figure = h("figure", { class: "chart", role: "img" },
-    h("figcaption", {}, h("span", { class: "chart-title" }, title), note && h("span", { class: "muted" }, ` ${note}`), readout), body);
+  const figure = h("figure", { class: "chart", tabindex: "0" },
+    h("figcaption", {}, h("span", { class: "chart-title" }, plain(title)), note && h("span", { class: "muted" }, ` ${note}`), readout), body);
   place.append(figure);
   const data = () => {
     const [xs, columns] = joined(now.lines);
     now.columns = columns;
-    figure.setAttribute("aria-label", `${title}: ${spoken(now.lines)}`);
+    figure.setAttribute("aria-label", plain(`${title}: ${spoken(now.lines)}`));
     return [xs, ...(stacked ? stack(columns) : columns)];
   };
   const axis = { stroke: token("--muted"), grid: { stroke: token("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
@@ -33,11 +34,11 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     width: Math.max(200, body.clientWidth),
     height,
     legend: { show: false },
-    padding: [10, 8, 0, 0],
+    padding: [10, 18, 0, 0],
     cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !onzoom }, focus: { prox: 24 } },
     scales: { x: { time: Boolean(byTime) }, y: { range: range ?? paddedRange } },
     axes: [
-      { ...axis, size: 26, space: 60, incrs: byTime ? undefined : WHOLE },
+      { ...axis, size: byTime ? 40 : 26, space: 60, incrs: byTime ? undefined : WHOLE },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((value) => tick(value, lines[0]?.format)) },
     ],
     series: [{}, ...lines.map((line) => ({
@@ -46,7 +47,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
       width: line.hidden ? 0 : line.width ?? 1.75,
       fill: stacked ? alpha(line.colour, 0.55) : undefined,
       spanGaps: true,
-      points: { show: Boolean(line.dots), size: 5, fill: line.colour, stroke: line.colour },
+      points: { show: (_, series) => Boolean(line.dots) || now.lines[series - 1].x.length === 1, size: 5, fill: line.colour, stroke: line.colour },
     }))],
     bands: filled(bands, stacked, lines),
     hooks: {
@@ -64,6 +65,8 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     if (body.clientWidth && Math.abs(body.clientWidth - plot.width) > 1) plot.setSize({ width: body.clientWidth, height });
   });
   observer.observe(body);
+  figure.addEventListener("keydown", (event) => walk(event, plot, onzoom));
+  figure.addEventListener("blur", () => plot.setCursor({ left: -10, top: -10 }));
   /** The same lines with new values. */
   figure.update = (newLines, newMarks) => {
     Object.assign(now, { lines: newLines, marks: newMarks });
@@ -76,6 +79,22 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     figure.remove();
   };
   return figure;
+}
+
+/** Arrows move the cursor from value to value, + looks closer around it. */
+function walk(event, plot, onzoom) {
+  const last = plot.data[0].length - 1;
+  const at = plot.cursor.idx ?? (event.key === "ArrowLeft" ? last + 1 : -1);
+  const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }[event.key];
+  if (next !== undefined && last >= 0) {
+    event.preventDefault();
+    const x = plot.data[0][Math.max(0, Math.min(last, next))];
+    plot.setCursor({ left: plot.valToPos(x, "x"), top: plot.over.clientHeight / 2 });
+  } else if (event.key === "+" && onzoom && plot.cursor.idx !== null && plot.cursor.idx !== undefined) {
+    const { min, max } = plot.scales.x;
+    const x = plot.data[0][plot.cursor.idx];
+    onzoom(Math.max(min, x - (max - min) / 4), Math.min(max, x + (max - min) / 4));
+  }
 }
 
 /** Steps are whole: so are the numbers below the chart. */
@@ -152,13 +171,13 @@ function tell(readout, plot, { lines, columns, marks }, byTime) {
     if (line.hidden) return null;
     const value = at === null ? columns[index].findLast((entry) => entry !== null) : columns[index][at];
     return h("span", { class: "reading" }, h("span", { class: "key", style: { background: line.colour } }),
-      `${line.label} `, h("b", {}, (line.format ?? number)(value ?? null)));
+      `${plain(line.label)} `, h("b", {}, (line.format ?? number)(value ?? null)));
   });
   const reach = xs.length > 1 ? (plot.scales.x.max - plot.scales.x.min) / 60 : 0;
-  const near = at === null ? [] : marks.filter((mark) => Math.abs(mark.x - xs[at]) <= reach).slice(0, 2);
+  const near = at === null ? [] : marks.filter((mark) => Math.abs(mark.x - xs[at]) <= reach).slice(0, 3);
   const where = at === null ? null : byTime ? new Date(xs[at] * 1000).toLocaleTimeString("en-GB") : `step ${number(xs[at])}`;
   readout.replaceChildren(...[where && h("span", { class: "reading muted" }, where), ...entries,
-    ...near.map((mark) => h("span", { class: "reading accent" }, mark.text))].filter(Boolean));
+    ...near.map((mark) => h("span", { class: "reading accent" }, plain(mark.text)))].filter(Boolean));
 }
 
 function spoken(lines) {

@@ -37,11 +37,13 @@ export async function show(place, { words }, signal) {
     fill(body, h("div", { class: "empty" }, h("p", {}, names.length < 2 ? "There is only one run here: open the directory of runs to compare some." : "Choose two runs or more.")));
     return;
   }
+  let drawn = null;
   const draw = async () => {
     const [compared, ...data] = await Promise.all([
       get(["compare"], { run: chosen }, signal),
       ...chosen.map((name) => get(["runs", name, "metrics"], { name: [...CHARTS.map(([, metric]) => metric), "val/success/low", "val/success/high"], points: 500 }, signal)),
     ]);
+    drawn = JSON.stringify(Object.fromEntries(compared.runs.map((run) => [run.name, run.state])));
     state.figures.forEach((figure) => figure.close());
     const grid = h("div", { class: "charts" });
     const hero = h("div", { class: "hero" });
@@ -50,12 +52,7 @@ export async function show(place, { words }, signal) {
     state.figures = CHARTS.map(([title, metric, format], index) => overlay(index ? grid : hero, title, metric, format, chosen, data, state, index === 0)).filter(Boolean);
   };
   await draw();
-  let before = null;
-  watch(chosen, (states) => {
-    const now = JSON.stringify(states);
-    if (before !== null && before !== now) draw();
-    before = now;
-  }, signal);
+  watch(chosen, (states) => { if (JSON.stringify(states) !== drawn) draw(); }, signal);
   window.addEventListener("theme", draw, { signal });
   signal.addEventListener("abort", () => state.figures.forEach((figure) => figure.close()));
 }
@@ -82,20 +79,21 @@ function interval(line, data, state, begun) {
 
 function verdicts({ runs, baseline }) {
   return h("div", { class: "scroll" }, h("table", { class: "list" },
-    h("thead", {}, h("tr", {}, ["Run", "", "Last held-out success", "At step", baseline ? `Against ${baseline}` : "Difference", ""].map((name) => h("th", { scope: "col" }, inline(name, 60))))),
+    h("thead", {}, h("tr", {}, ["Run", "", baseline ? `Against ${baseline}` : "Difference", "Last held-out success", "At step", ""].map((name) => h("th", { scope: "col" }, inline(name, 60))))),
     h("tbody", {}, runs.map((run, index) => h("tr", {},
       h("th", { scope: "row" }, h("span", { class: "key", style: { background: seriesColour(index) } }), h("a", { href: link("run", run.name) }, inline(run.name, 60))),
-      h("td", {}, status(run.status)), h("td", {}, successBar(run.success)), h("td", { class: "figure" }, number(run.success?.step ?? null)), verdict(run, baseline))))));
+      verdict(run, baseline), h("td", {}, successBar(run.success)), h("td", { class: "figure" }, number(run.success?.step ?? null)), h("td", {}, status(run.status)))))));
 }
 
 function verdict(run, baseline) {
-  if (run.name === baseline) return [h("td", { class: "muted" }, "the others are measured against it"), h("td")];
-  if (!run.difference) return [h("td", { class: "muted" }, "not measured"), h("td")];
+  if (run.name === baseline) return [h("td"), h("td", { class: "muted" }, "the baseline")];
+  if (!run.difference) return [h("td"), h("td", { class: "muted" }, "not measured")];
   const { rate, low, high, outside_noise: isOutside } = run.difference;
   const points = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(100 * value).toFixed(1)}`;
   return [
-    h("td", { title: "Newcombe's 95 % interval of the difference" }, h("b", {}, `${points(rate)} points`), h("span", { class: "muted" }, ` [${points(low)}, ${points(high)}]`)),
     h("td", {}, h("span", { class: `badge ${isOutside ? (rate > 0 ? "success" : "miss") : "even"}` }, isOutside ? (rate > 0 ? "better, outside the noise" : "worse, outside the noise") : "within the noise")),
+    h("td", { class: "difference", title: "Newcombe's 95 % interval of the difference: the noise of these episodes, not that of other seeds" }, h("b", {}, `${points(rate)} points`), h("span", { class: "muted" }, ` [${points(low)}, ${points(high)}]`),
+      run.measured_otherwise.length > 0 && h("div", { class: "caveat" }, `not measured alike: ${run.measured_otherwise.join("; ")}`)),
   ];
 }
 

@@ -22,9 +22,14 @@ export function append(element, children) {
   return element;
 }
 
+/** New children in place of the old ones. What had the focus gives it to what stands in its place. */
 export function fill(element, ...children) {
+  const controls = () => [...element.querySelectorAll("a, button, input, select, summary")];
+  const focused = controls().indexOf(document.activeElement);
   element.replaceChildren();
-  return append(element, children);
+  append(element, children);
+  if (focused >= 0) controls()[focused]?.focus({ preventScroll: true });
+  return element;
 }
 
 /** An address within the page, such as `link("run", name, "episodes")`; every part is escaped. */

@@ -32,7 +32,7 @@ export function episodeView(record, around = {}) {
     colouringChoice(view, all), arrangement(conversation, stream, () => drawStream(stream, segments, view, card)));
   const element = h("article", { class: "episode" },
     header(record, around), tally(all), toolbar, legend(view), conversation, stream);
-  element.close = () => card.remove();
+  element.close = () => card.close();
   return element;
 }
 
@@ -44,7 +44,7 @@ function header(record, around) {
     ["step", number(record.step)],
     ["group", `${record.group} · sample ${record.sample}`],
     ["seed", String(record.seed)],
-    ...Object.entries(record.scores ?? {}).map(([name, value]) => [`score ${name}`, number(value)]),
+    ...Object.entries(record.scores ?? {}).map(([name, value]) => [name === "score" ? name : `score ${name}`, number(value)]),
   ];
   return h("header", { class: "episode-header" },
     h("div", { class: "title-row" }, h("h1", {}, inline(record.item_id)), outcomeBadge(record),
@@ -104,7 +104,7 @@ function legend(view) {
   view.describe = () => {
     const kinds = {
       trained: [["trained", "trained"], ["untrained", "sampled, not trained"], ["context", "context"]],
-      mask: [["sampled", "sampled"], ["context", "context"]],
+      mask: [["sampled", "may train"], ["untrained", "sampled, may not"], ["context", "context"]],
       log_prob: [["surprise", "unlikely"], ["surprise faint", "likely"], ["context", "context"]],
     }[view.colouring] ?? [["above", "above"], ["below", "below"], ["untrained", "none"], ["context", "context"]];
     fill(line, h("span", { class: "muted" }, `${COLOURINGS[view.colouring].about}: `), kinds.map(([kind, label]) =>
@@ -135,7 +135,7 @@ function drawSaid(turn, title, tokens, view, card) {
   const sampled = tokens.slice(turn.start, turn.end);
   const strip = tokenStrip(sampled, view, card.inspect, `Tokens of ${title}`);
   view.strips.push(strip);
-  return h("section", { class: "message agent" },
+  return h("section", { class: sampled.some((token) => token.trained) ? "message agent trained" : "message agent" },
     h("h2", {}, title, h("span", { class: "muted" }, ` ${plural(sampled.length, "token")} · ${seconds(turn.generate_seconds)}`)),
     sampled.length ? strip : block(turn.text));
 }

@@ -3,7 +3,7 @@ import { get, watch } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { number, plural, signed } from "./format.js";
 import { outcomeBadge } from "./episode_view.js";
-import { inline } from "./text.js";
+import { inline, plain } from "./text.js";
 
 const PAGE = 200;
 const ROW = 38;
@@ -20,22 +20,28 @@ const COLUMNS = [
   { name: "group", label: "Group", plain: true, class: "narrow-hidden" },
 ];
 
+/** Where the list stood that was left last: whoever comes back to it finds it there. */
+let left = { address: null };
+
 export async function show(place, { run, words }, signal) {
-  const { facets } = await get(["runs", run], {}, signal);
+  const { facets, state } = await get(["runs", run], {}, signal);
   const query = Object.fromEntries(FIELDS.filter((name) => words.get(name)).map((name) => [name, words.get(name)]));
   const list = new EpisodeList(run, signal);
+  if (left.address === location.hash) list.goBackTo(left);
+  signal.addEventListener("abort", () => { left = list.place(); });
   const ask = () => {
     const address = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
     history.replaceState(null, "", link("run", run, "episodes") + (address ? `?${address}` : ""));
+    list.address = location.hash;
     list.ask(query);
   };
   const form = filters(facets, query, ask);
   fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
-  list.ask(query);
-  let version = null;
+  list.renew();
+  let version = state.episodes;
   watch([run], (states) => {
     const now = states[run]?.episodes;
-    if (version !== null && now !== version) list.news();
+    if (now !== version) list.news();
     version = now;
   }, signal);
   document.addEventListener("keydown", (event) => {
@@ -58,7 +64,7 @@ function filters(facets, query, ask) {
     const entries = Array.isArray(options) ? options : Object.entries(options).sort((a, b) => b[1] - a[1]).map(([value, count]) => [value, `${value} (${number(count)})`]);
     if (entries.length < 2 && !query[name]) return null;
     return h("label", {}, h("span", {}, label), h("select", { name, onchange: changed(name) }, h("option", { value: "" }, "any"),
-      entries.map(([value, text]) => h("option", { value, selected: query[name] === value }, text))));
+      entries.map(([value, text]) => h("option", { value, selected: query[name] === value }, plain(text)))));
   };
   const input = (name, label, attributes) => h("label", {}, h("span", {}, label),
     h("input", { name, value: query[name] ?? "", autocomplete: "off", oninput: changed(name, true), ...attributes }));
@@ -95,7 +101,9 @@ class EpisodeList {
     this.more = h("button", { type: "button", class: "button", hidden: true, onclick: () => { this.element.scrollTop = 0; this.renew(); } }, "There are new episodes");
     this.space = h("div", { class: "virtual-space" });
     this.element = h("div", { class: "virtual", tabindex: "0", role: "listbox", "aria-label": "Episodes" }, this.space);
+    this.address = location.hash;
     this.selected = 0;
+    this.top = null;
     this.reset();
     this.element.addEventListener("scroll", () => this.draw(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
@@ -108,15 +116,15 @@ class EpisodeList {
   }
 
   headers(query, ask) {
+    this.query = query;
     const row = h("div", { class: "virtual-head episode-row" });
-    const draw = () => fill(row, COLUMNS.map((column) => {
+    const draw = this.drawHeaders = () => fill(row, COLUMNS.map((column) => {
       const isSorted = (query.order ?? "step") === column.name;
       const arrow = isSorted ? (query.direction === "up" ? " ↑" : " ↓") : "";
       if (column.plain) return h("span", { class: column.class }, column.label);
       return h("button", { type: "button", class: `sort ${column.class ?? ""}`, "aria-pressed": String(isSorted), onclick: () => {
         query.direction = isSorted && query.direction !== "up" ? "up" : "down";
         query.order = column.name;
-        draw();
         ask();
       } }, column.label + arrow);
     }));
@@ -126,9 +134,18 @@ class EpisodeList {
 
   ask(query) {
     this.query = { ...query };
+    this.drawHeaders();
     this.selected = 0;
     this.element.scrollTop = 0;
     this.renew();
+  }
+
+  place() {
+    return { address: this.address, selected: this.selected, top: this.element.scrollTop };
+  }
+
+  goBackTo({ selected, top }) {
+    Object.assign(this, { selected, top });
   }
 
   /** New rows come in above: at the top of the list they are shown, further down they wait to be asked for. */
@@ -157,6 +174,8 @@ class EpisodeList {
       this.matched = answer.matched;
       this.tell(answer);
       this.draw();
+      if (this.top !== null) this.element.scrollTop = this.top; // only now is the list long enough for it
+      this.top = null;
       const isShort = answer.search && !answer.search.done && answer.rows.length < PAGE;
       if (isShort || answer.waiting) {
         this.pages.delete(page);
@@ -188,10 +207,11 @@ class EpisodeList {
       rows.push(this.row(index, page?.[index % PAGE]));
     }
     this.space.replaceChildren(...rows);
+    this.element.setAttribute("aria-activedescendant", `episode-${this.selected}`);
   }
 
   row(index, row) {
-    const attributes = { class: `episode-row${index === this.selected ? " selected" : ""}`, style: { top: `${index * ROW}px`, height: `${ROW}px` } };
+    const attributes = { id: `episode-${index}`, class: `episode-row${index === this.selected ? " selected" : ""}`, style: { top: `${index * ROW}px`, height: `${ROW}px` } };
     if (!row) return h("div", { ...attributes, "aria-hidden": "true" }, h("span", { class: "skeleton grow" }));
     const href = link("run", this.run, "episode", row.file, row.number);
     return h("a", { ...attributes, href, role: "option", "aria-selected": String(index === this.selected), tabindex: "-1" },

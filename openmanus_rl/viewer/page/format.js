@@ -11,7 +11,7 @@ export function number(value, digits = 3) {
 
 export function signed(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  return (value > 0 ? "+" : value < 0 ? "−" : "±") + number(Math.abs(value), digits);
+  return (value > 0 ? "+" : value < 0 ? "−" : "") + number(Math.abs(value), digits);
 }
 
 export function percent(rate, digits = 1) {

@@ -14,7 +14,7 @@ export async function show(place, { run, file, group }, signal) {
   fill(place,
     h("div", { class: "title-row" }, h("h1", {}, inline(episodes[0].row.item_id, 80)), h("span", { class: "muted" }, `${plural(episodes.length, "episode")} of one task, step ${number(episodes[0].row.step)}`)),
     h("p", { class: "muted" }, parting < 0 ? "They all went the same way." : parting === 0 ? "They part at the first turn." : `They go together for ${plural(parting, "turn")} and part at turn ${parting + 1}.`,
-      " Turns of one colour have the same history."),
+      " Turns with one letter did the same so far."),
     h("details", {}, h("summary", {}, "The task"), block(episodes[0].task?.prompt ?? "", 2000)),
     h("div", { class: "scroll" }, h("table", { class: "group" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Turn"), episodes.map(({ row }) => h("th", { scope: "col" },
@@ -44,10 +44,15 @@ export function branches(actions, longest) {
   }));
 }
 
+/** A, B, … Z, A1, B1, …: there are more ways than colours. */
+function letter(way) {
+  return String.fromCharCode(65 + (way % 26)) + (way < 26 ? "" : Math.floor(way / 26));
+}
+
 function cell(turn, way) {
   if (!turn) return h("td", { class: "ended" }, "");
   return h("td", { class: `way way-${way % 8}`, dataset: { way } },
-    h("div", { class: "done" }, turn.action === null ? h("span", { class: "below" }, "no action") : inline(turn.action, 80), turn.invalid_reason && h("span", { class: "below", title: turn.invalid_reason }, " ✗"),
+    h("div", { class: "done" }, h("span", { class: "way-name" }, letter(way)), turn.action === null ? h("span", { class: "below" }, "no action") : inline(turn.action, 80), turn.invalid_reason && h("span", { class: "below", title: turn.invalid_reason }, " ✗"),
       turn.reward ? h("span", { class: turn.reward > 0 ? "above" : "below" }, ` ${signed(turn.reward)}`) : null),
     h("details", {}, h("summary", {}, "said and seen"), block(turn.text, 800), h("hr"), block(turn.observation, 800)));
 }

@@ -4,7 +4,7 @@ import { chart, seriesColour } from "./charts.js";
 import { fill, h, link } from "./dom.js";
 import { ago, clock, number, percent, plural, seconds, shown, signed } from "./format.js";
 import { status, successBar } from "./runs.js";
-import { block, inline } from "./text.js";
+import { block, inline, plain } from "./text.js";
 
 const CHARTS = [
   { title: "Held-out success by world and difficulty", match: /^val\/success\/(.+)\/rate$/, atLeast: 2, format: percent },
@@ -17,11 +17,11 @@ const CHARTS = [
   { title: "KL to the reference", lines: [["actor/kl_loss", "in the loss"], ["actor/reward_kl_penalty", "in the reward"]] },
   { title: "Engine against trainer, log-prob gap", lines: [["rollout/log_prob_gap_mean", "mean"], ["rollout/log_prob_gap_max", "max"], ["rollout/canary_gap", "probe"]] },
   { title: "Staleness", match: /(staleness.*)/ },
-  { title: "Groups that teach nothing", lines: [["groups/zero_variance", "equal"], ["groups/lone", "alone"]], format: percent },
+  { title: "Groups that teach nothing", lines: [["groups/zero_variance", "all did equally well"], ["groups/lone", "one episode only"]], format: percent },
   { title: "Gradient norm", lines: [["actor/grad_norm", "actor"], ["critic/grad_norm", "critic"]] },
   { title: "Value: explained variance", lines: [["critic/vf_explained_var", "critic"]] },
   { title: "Sampled tokens a second", lines: [["perf/sampled_tokens_per_second", "tokens/s"]] },
-  { title: "Seconds a step, by part", stacked: true, lines: ["gen", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor", "update_weights"].map((part) => [`timing_s/${part}`, part.replaceAll("_", " ")]) },
+  { title: "Seconds a step, by part", stacked: true, lines: [["gen"], ["waiting"], ["old_log_prob"], ["ref"], ["values"], ["adv"], ["update_critic"], ["update_actor"], ["update_weights"], ["other"], ["testing", "validation, after it"]].map(([part, label]) => [`timing_s/${part}`, label ?? part.replaceAll("_", " ")]) },
 ];
 const SUCCESS = ["val/success/rate", "val/success/low", "val/success/high", "success/rate"];
 
@@ -38,14 +38,10 @@ export async function show(place, { run }, signal) {
     drawRest(rest, overview, state);
   };
   await drawAll();
-  let before = null;
   watch([run], async (states) => {
-    const now = JSON.stringify(states);
-    if (before !== null && now !== before) {
-      overview = await get(["runs", run], {}, signal);
-      await drawAll();
-    }
-    before = now;
+    if (JSON.stringify(states[run]) === JSON.stringify(overview.state)) return;
+    overview = await get(["runs", run], {}, signal);
+    await drawAll();
   }, signal);
   const themed = () => drawAll();
   window.addEventListener("theme", themed, { signal });
@@ -58,8 +54,8 @@ function drawHead(head, run) {
   const tiles = [
     ["Held-out success", run.success ? successBar(run.success) : "not measured yet", run.success ? `at step ${number(run.success.step)}` : ""],
     ["Training success", percent(latest["success/rate"] ?? null), "last step"],
-    ["Return", signed(latest["val/episode/return/mean"] ?? latest["episode/return/mean"] ?? null), "mean"],
-    ["Turns", number(latest["num_turns/mean"] ?? null), "an episode"],
+    ["Return", signed(latest["episode/return/mean"] ?? latest["val/episode/return/mean"] ?? null), "an episode"],
+    ["Turns", number(latest["num_turns/mean"] ?? latest["val/num_turns/mean"] ?? null), "an episode"],
     ["Speed", `${number(latest["perf/sampled_tokens_per_second"] ?? null)}`, "sampled tokens/s"],
     ["Trained for", seconds(latest["training/seconds"] ?? null), `changed ${ago(run.changed)}`],
   ];
@@ -89,7 +85,7 @@ async function drawCharts(place, run, state, again) {
   const names = [...new Set([...SUCCESS, ...wanted.flatMap((spec) => spec.lines.map(([name]) => name))])];
   const [from, to] = state.zoom ?? [null, null];
   const data = await get(["runs", run.name, "metrics"], { name: names, points: 800, from, to }, state.signal);
-  const marks = marksOf(run, data, state.byTime);
+  const marks = marksOf(run, data, state);
   const specs = [successSpec(data, state), ...wanted.map((spec) => ({ ...spec, lines: spec.lines.map(([name, label], index) =>
     ({ label, ...column(data, name, state.byTime), colour: seriesColour(index), format: spec.format })) }))];
   const shape = JSON.stringify([state.byTime, state.zoom, data.share > 1, seriesColour(0), specs.map((spec) => [spec.title, spec.lines.map((line) => line.label)])]);
@@ -100,23 +96,25 @@ async function drawCharts(place, run, state, again) {
   state.shape = shape;
   const onzoom = (low, high) => { state.zoom = state.byTime ? stepsBetween(data, low, high) : [low, high]; again(); };
   place.style.setProperty("min-height", `${place.clientHeight}px`); // else the page jumps while the charts are made anew
+  const focused = state.figures.indexOf(document.activeElement);
   state.figures.forEach((figure) => figure.close());
   const hero = h("div", { class: "hero" });
   const grid = h("div", { class: "charts" });
   fill(place, chartBar(run, state, data, again), hero, grid);
   state.figures = specs.map((spec, index) => chart(index ? grid : hero, { ...spec, marks, byTime: state.byTime, onzoom }));
+  state.figures[focused]?.focus({ preventScroll: true });
   place.style.removeProperty("min-height");
 }
 
 function chartBar(run, state, data, again) {
   const others = run.metrics.filter((name) => !SUCCESS.includes(name));
-  const choice = h("select", { "aria-label": "Add a chart" }, h("option", { value: "" }, "Add a chart …"), others.map((name) => h("option", { value: name }, name)));
+  const choice = h("select", { "aria-label": "Add a chart" }, h("option", { value: "" }, "Add a chart …"), others.map((name) => h("option", { value: name }, plain(name))));
   choice.addEventListener("change", () => { if (choice.value) { state.extra.push(choice.value); again(); } });
   const axis = h("button", { type: "button", class: "button", "aria-pressed": String(state.byTime), onclick: () => { state.byTime = !state.byTime; again(); } },
     state.byTime ? "by time" : "by step");
   return h("div", { class: "toolbar" }, axis, choice,
     state.zoom && h("button", { type: "button", class: "button", onclick: () => { state.zoom = null; again(); } }, "Show all steps"),
-    h("span", { class: "muted" }, data.share > 1 ? `each point is the mean of ${data.share} steps; drag to look closer` : "drag on a chart to look closer"),
+    h("span", { class: "muted" }, data.share > 1 ? `each point is the mean of ${data.share} steps; drag, or press +, to look closer` : "drag on a chart, or press + on it, to look closer"),
     h("span", { class: "muted marks-key" }, "▲ checkpoint", h("span", { class: "dash" }), "event"));
 }
 
@@ -143,17 +141,20 @@ function matching(names, pattern) {
   return names.filter((name) => pattern.test(name)).slice(0, 8).map((name) => [name, pattern.exec(name)[1]]);
 }
 
-/** Checkpoints and events as marks; an event without a step stands at the step that was written next. */
-function marksOf(run, data, byTime) {
-  const stepAt = (time) => data.step[data.time.findIndex((other) => other >= time)] ?? data.step.at(-1);
+/** Events and checkpoints as marks; an event without a step stands at the step that was written next. */
+function marksOf(run, data, { byTime, zoom }) {
+  const stepAt = (time) => {
+    const isOutside = time < data.time[0] || time > data.time.at(-1);
+    return zoom && isOutside ? null : data.step[data.time.findIndex((other) => other >= time)] ?? data.step.at(-1);
+  };
   const events = run.events.filter((event) => event.event !== "checkpoint").map((event) => ({
     x: byTime ? event.time : event.step ?? stepAt(event.time),
     kind: event.event === "guard" || event.event === "restarted" ? "alarm" : "event",
-    text: event.event,
+    text: [event.event, event.cause ?? event.reason].filter(Boolean).join(": ").slice(0, 80),
   }));
-  const made = [...run.events.filter((event) => event.event === "checkpoint"), ...run.checkpoints];
-  const saved = made.map(({ step, time }) => ({ x: byTime ? time : step, kind: "checkpoint", text: `checkpoint ${step}` }));
-  return [...saved, ...events].filter((mark) => mark.x !== undefined && mark.x !== null);
+  const made = new Map([...run.checkpoints, ...run.events.filter((event) => event.event === "checkpoint")].map((saved) => [saved.step, saved]));
+  const saved = [...made.values()].map(({ step, time }) => ({ x: byTime ? time : step, kind: "checkpoint", text: `checkpoint ${step}` }));
+  return [...events, ...saved].filter((mark) => mark.x !== undefined && mark.x !== null);
 }
 
 function stepsBetween(data, low, high) {
@@ -187,7 +188,7 @@ function events(run) {
   return h("div", { class: "scroll" }, h("table", { class: "list" }, h("tbody", {}, [...run.events].reverse().slice(0, 100).map((event) => {
     const { event: name, time, ...details } = event;
     return h("tr", {}, h("td", { class: "muted" }, time ? clock(time) : "–"), h("th", { scope: "row" }, inline(name, 60)),
-      h("td", {}, Object.keys(details).length ? inline(JSON.stringify(details), 400) : ""));
+      h("td", {}, inline(Object.entries(details).map(([key, value]) => `${key} ${shown(value)}`).join(" · "), 400)));
   }))));
 }
 

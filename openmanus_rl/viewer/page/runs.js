@@ -2,7 +2,7 @@
 import { get, watch } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { ago, number, percent } from "./format.js";
-import { inline } from "./text.js";
+import { inline, plain } from "./text.js";
 
 export async function show(place, _, signal) {
   const chosen = new Set();
@@ -31,16 +31,16 @@ function table(runs, chosen) {
   update();
   const newest = [...runs].sort((a, b) => (b.changed ?? 0) - (a.changed ?? 0));
   return [h("div", { class: "actions" }, compare), h("div", { class: "scroll" }, h("table", { class: "list" },
-    h("thead", {}, h("tr", {}, ["", "Run", "", "World", "Algorithm", "Held-out success", "Step", "Changed"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["", "Run", "", "Held-out success", "Step", "World", "Algorithm", "Changed"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, newest.map((run) => h("tr", {},
-      h("td", {}, h("input", { type: "checkbox", "aria-label": `Compare ${run.name}`, checked: chosen.has(run.name),
+      h("td", {}, h("input", { type: "checkbox", "aria-label": plain(`Compare ${run.name}`), checked: chosen.has(run.name),
         onchange: (event) => { event.target.checked ? chosen.add(run.name) : chosen.delete(run.name); update(); } })),
       h("th", { scope: "row" }, h("a", { href: link("run", run.name) }, inline(run.name, 60))),
       h("td", {}, status(run.status)),
-      h("td", {}, inline(run.env ?? "–", 40)),
-      h("td", {}, inline(run.estimator ?? "–", 40)),
       h("td", {}, successBar(run.success)),
       h("td", { class: "figure" }, `${number(run.step)} / ${number(run.steps)}`),
+      h("td", {}, inline(run.env ?? "–", 40)),
+      h("td", {}, inline(run.estimator ?? "–", 40)),
       h("td", { class: "muted" }, ago(run.changed)))))))];
 }
 

@@ -17,6 +17,11 @@ export function visible(character) {
   return `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
+/** A text for where only a string can stand: labels, options, canvases. */
+export function plain(text) {
+  return String(text ?? "").replace(HIDDEN, visible);
+}
+
 /** Nodes for a text, with every hidden character as a small mark. */
 export function textNodes(text) {
   const nodes = [];

@@ -9,20 +9,25 @@ export const COLOURINGS = {
   log_prob: { label: "log-prob", about: "the less likely the token was to the engine, the darker" },
   gap: { label: "engine − trainer", about: "where engine and trainer give other log-probs" },
   reward: { label: "reward", about: "blue gained, orange (dotted) lost" },
-  mask: { label: "mask", about: "tokens that were sampled" },
+  mask: { label: "mask", about: "tokens that may train" },
 };
 
 /** The tokens of a segment with everything that the record says about each. */
 export function tokensOf(segment, turns, segmentIndex) {
   const owner = new Array(segment.ids.length).fill(null);
+  const sampled = new Array(segment.ids.length).fill(false);
   turns.forEach((turn, index) => {
-    if (turn.segment === segmentIndex) owner.fill(index, turn.start, turn.end);
+    if (turn.segment !== segmentIndex) return;
+    owner.fill(index, turn.start, turn.end);
+    sampled.fill(true, turn.start, turn.end);
   });
+  if (segment.summary) sampled.fill(true, segment.summary.start, segment.summary.end);
   return segment.ids.map((id, position) => ({
     id,
     position,
     piece: segment.pieces ? segment.pieces[position] : null,
-    sampled: segment.versions[position] !== null,
+    sampled: sampled[position],
+    mask: Boolean(segment.mask[position]),
     log_prob: segment.log_probs[position] ?? null,
     trainer: segment.trainer_log_probs?.[position] ?? null,
     advantage: segment.advantages?.[position] ?? null,
@@ -47,7 +52,7 @@ export function scaleOf(tokens) {
 /** Classes and strength (0 to 1) of a token in a colouring. */
 export function colour(token, colouring, scale) {
   if (!token.sampled) return ["context", 0];
-  if (colouring === "mask") return ["sampled", 0.6];
+  if (colouring === "mask") return token.mask ? ["sampled", 0.6] : ["untrained", 0];
   if (colouring === "trained") return token.trained ? ["trained", 0.6] : ["untrained", 0];
   if (colouring === "log_prob") {
     return token.log_prob === null ? ["untrained", 0] : ["surprise", Math.min(1, -token.log_prob / 4)];
@@ -130,19 +135,31 @@ export function numbersOf(token) {
 export function tokenCard() {
   const card = h("div", { class: "token-card", role: "status", "aria-live": "polite", hidden: true });
   document.body.append(card);
+  let beside = null;
+  const place = () => {
+    if (!beside) return;
+    const at = beside.getBoundingClientRect();
+    const box = card.getBoundingClientRect();
+    const left = Math.min(Math.max(8, at.left), window.innerWidth - box.width - 8);
+    const below = at.bottom + 8 + box.height < window.innerHeight;
+    card.style.setProperty("left", `${left}px`);
+    card.style.setProperty("top", `${below ? at.bottom + 8 : Math.max(8, at.top - box.height - 8)}px`);
+  };
+  const closing = new AbortController();
+  window.addEventListener("scroll", place, { passive: true, signal: closing.signal });
+  card.close = () => {
+    closing.abort();
+    card.remove();
+  };
   card.inspect = (token, span) => {
+    beside = token ? span : null;
     card.hidden = !token;
     if (!token) return;
     const rows = numbersOf(token).map(([name, value]) =>
       name ? h("div", { class: "pair" }, h("dt", {}, name), h("dd", {}, value)) : h("div", { class: "pair told" }, value));
     const text = token.piece === null ? "" : JSON.stringify(token.piece).slice(1, -1);
     card.replaceChildren(h("bdi", { class: "token-text" }, ...textNodes(text.slice(0, 80) || "part of a character")), h("dl", {}, rows));
-    const at = span.getBoundingClientRect();
-    const box = card.getBoundingClientRect();
-    const left = Math.min(Math.max(8, at.left), window.innerWidth - box.width - 8);
-    const below = at.bottom + 8 + box.height < window.innerHeight;
-    card.style.setProperty("left", `${left}px`);
-    card.style.setProperty("top", `${below ? at.bottom + 8 : Math.max(8, at.top - box.height - 8)}px`);
+    place();
   };
   return card;
 }
