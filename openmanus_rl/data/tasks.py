@@ -18,6 +18,7 @@ import pyarrow as pa
 from openmanus_rl import __version__
 from openmanus_rl.data.parquet import made_from, open_parquet, read_rows, write_rows
 from openmanus_rl.envs.base import Split, Task
+from openmanus_rl.envs.options import refused_options
 from openmanus_rl.envs.registry import environment_class, make_environment
 from openmanus_rl.errors import UserError
 
@@ -65,14 +66,13 @@ def tasks_fingerprint(env_name: str, options: Mapping[str, Any] | None = None) -
 
 
 def effective_options(env_name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options and the defaults of all others; an option that the world does not have is an error."""
-    signature = inspect.signature(environment_class(env_name))
-    try:
-        bound = signature.bind(**options)
-    except TypeError as error:
-        raise UserError(
-            f"env.options of {env_name}: {error}", f"Its options: {', '.join(signature.parameters) or 'none'}."
-        ) from error
+    """The given options and the defaults of all others; an option that the world does not take is an error."""
+    world = environment_class(env_name)
+    signature = inspect.signature(world)
+    refused = refused_options(world, options)
+    if refused:
+        raise UserError(f"env.options: {refused}", f"Its options: {', '.join(signature.parameters) or 'none'}.")
+    bound = signature.bind(**options)
     bound.apply_defaults()
     return dict(bound.arguments)
 

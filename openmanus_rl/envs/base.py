@@ -122,6 +122,12 @@ class Environment(ABC):
     that is killed if it hangs, for worlds that compute for long or run code that may not come back; `inline`, steps on
     the server's event loop, for worlds whose steps are microseconds of plain Python on any thread."""
 
+    session_options: ClassVar[tuple[str, ...] | None] = None
+    """Options that whoever reaches a server may set for a session of their own: never a path, code, or a bound of the
+    machine. None: those annotated with numbers, `bool` or `Literal`. Who starts a server may set all."""
+    served_elsewhere: ClassVar[bool] = False
+    """Whether only a server of another program can play it."""
+
     @abstractmethod
     def instructions(self) -> str:
         """What the agent is told before the first observation: the rules and the grammar."""

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from openmanus_rl.envs.base import (
     ActionForm,
@@ -237,9 +237,9 @@ class Maze(Environment):
         size: int = 4,
         open_walls: float = 0.6,
         max_steps: int = 16,
-        wording: str = "slots",
-        observation: str = "full",
-        layout: str = "random",
+        wording: Literal["slots", "agentgym"] = "slots",
+        observation: Literal["full", "partial"] = "full",
+        layout: Literal["random", "double_t"] = "random",
         penalties: bool = True,
     ) -> None:
         if not 2 <= size <= 64:

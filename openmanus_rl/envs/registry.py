@@ -1,5 +1,6 @@
 """The worlds by name. A user's own is `module:Class`."""
 
+import inspect
 import sys
 from typing import Any
 
@@ -18,6 +19,7 @@ from openmanus_rl.envs.tools.todo import Todo
 from openmanus_rl.envs.tools.weather import Weather
 from openmanus_rl.envs.webshop import WebShop
 from openmanus_rl.envs.wordle import Wordle
+from openmanus_rl.errors import UserError
 from openmanus_rl.registry import Registry
 
 ENVIRONMENTS: Registry[type[Environment]] = Registry("environment")
@@ -35,9 +37,14 @@ def environment_class(name: str) -> type[Environment]:
 
 
 def make_environment(name: str, **options: Any) -> Environment:
-    """A world with its options, here or in its virtualenv; an option that it does not have is a TypeError."""
+    """A world with its options, here or in its virtualenv; an option that it does not take is a `UserError`."""
+    from openmanus_rl.envs.options import refused_options  # pydantic is nothing that a world's own process needs
+
     python = python_of(name)
     world = environment_class(name)
+    refused = refused_options(world, options)
+    if refused:
+        raise UserError(refused, f"Its options: {', '.join(inspect.signature(world).parameters) or 'none'}.")
     return world(**options) if python == sys.executable else distant_world(world, name, python, options)
 
 

@@ -68,5 +68,6 @@ def _client(config: RunConfig, env_urls: Mapping[str, list[str]]) -> Environment
     clients = {}
     for world in config.worlds:
         patience = Patience(start_seconds=world.request_timeout, step_seconds=world.request_timeout)
-        clients[world.name] = make_client(world.name, env_urls[world.name], patience)
+        options = world.options if world.urls else None  # servers of our own were started with them
+        clients[world.name] = make_client(world.name, env_urls[world.name], patience, options)
     return SeveralClients(clients) if config.envs else clients[config.env.name]

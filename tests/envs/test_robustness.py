@@ -1,6 +1,7 @@
 """What a hostile or careless caller sends: never an unhandled error, never a session left behind, and service after."""
 
 import http.client
+import inspect
 import json
 import re
 import socket
@@ -17,6 +18,7 @@ from live_service import call, live_service
 
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.textcraft import TextCraft
 
 HANDLED = {501, 503}
 """Server errors that are answers: the world cannot do that, the server is full."""
@@ -33,6 +35,8 @@ field_names = st.sampled_from(
 likely_values = json_values | st.sampled_from(
     ["textcraft", "textcraft_0", "inventory", "up", {}, [], 0, 1, -1, 2**53, 1e308]
 )
+option_names = sorted(inspect.signature(TextCraft).parameters)
+wrong_options = st.dictionaries(st.sampled_from(option_names), likely_values, min_size=1, max_size=3)
 bodies = st.one_of(
     st.binary(max_size=60),
     json_values.map(json.dumps).map(str.encode),
@@ -41,6 +45,7 @@ bodies = st.one_of(
     .map(json.dumps)
     .map(str.encode),
     st.just(b'{"task": {"env": "textcraft", "item_id": "textcraft_7"}}'),
+    wrong_options.map(lambda options: json.dumps({"options": options}).encode()),
 )
 sessions = st.sampled_from(["OPEN", "0", "1", "-1", "9" * 16, "9" * 40, "abc", "%00", "..", "²"]) | st.text(max_size=6)
 paths = st.one_of(
@@ -102,6 +107,15 @@ def found_ids(content):
     return [answer[key] for key in ("session_id", "id") if isinstance(answer, dict) and key in answer]
 
 
+@settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(options=wrong_options)
+def test_options_of_any_type_are_taken_or_refused_and_never_crash_the_world(textcraft, options):
+    answer = call("POST", f"{textcraft}/v1/sessions", {"options": options})
+    assert answer.status in (201, 422), (options, answer)
+    if answer.status == 201:
+        call("DELETE", f"{textcraft}/v1/sessions/{answer.content['session_id']}")
+
+
 def test_malformed_requests_are_refused_and_leave_no_session(textcraft):
     bombard(textcraft, 200)
     assert call("GET", f"{textcraft}/health").content["sessions"] == 0
@@ -148,7 +162,7 @@ def test_a_body_that_never_ends_is_given_up(textcraft, monkeypatch):
     address = urlsplit(textcraft)
     for path in (b"/step", b"/v1/sessions"):
         with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
-            connection.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            connection.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             answer = connection.recv(65536)
         assert b"did not arrive" in answer
 

@@ -30,8 +30,9 @@ class Counter(Environment):
     grammar = ActionGrammar((ActionForm("up", "up"),))
     success_rule = "the goal is reached"
     score_range = (0.0, 100.0)
+    session_options = ("goal", "wording")
 
-    def __init__(self, goal: int = 3, wording: str = "native") -> None:
+    def __init__(self, goal: int = 3, wording: str = "native", book: str = "") -> None:
         self.goal = goal
         self.wording = wording
         self.count = 0

@@ -41,6 +41,7 @@ class RemoteWorld(Environment):
     """A family of AgentGym on servers elsewhere. Item `<family>_<n>` is its task n."""
 
     grammar: ClassVar[ActionGrammar] = ActionGrammar(())
+    served_elsewhere: ClassVar[bool] = True
     family: ClassVar[str]
 
     def instructions(self) -> str:
@@ -82,8 +83,13 @@ def remote_world(env_name: str) -> type[RemoteWorld]:
     return type(f"Remote_{family}", (RemoteWorld,), members)
 
 
-def make_client(env_name: str, urls: Sequence[str], patience: Patience) -> EnvironmentClient:
-    """The client for a world's servers: AgentGym's own for `agentgym/<family>`, else ours."""
+def make_client(
+    env_name: str, urls: Sequence[str], patience: Patience, options: Mapping[str, Any] | None = None
+) -> EnvironmentClient:
+    """The client for a world's servers: AgentGym's own for `agentgym/<family>`, else ours.
+
+    `options` are for servers of ours that may have been started with others.
+    """
     if is_remote(env_name):
         return AgentGymClient(remote_world(env_name).family, urls, patience=patience)
-    return NativeClient(urls, patience=patience)
+    return NativeClient(urls, patience=patience, options=options)

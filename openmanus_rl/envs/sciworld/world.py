@@ -111,6 +111,7 @@ class SciWorld(Environment):
     success_rule: ClassVar[str] = "the score reaches 100 within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (-100.0, 100.0)
     requirements: ClassVar[tuple[str, ...]] = ("scienceworld", "py4j")
+    session_options: ClassVar[tuple[str, ...]] = ("max_steps",)
 
     def __init__(
         self,

@@ -13,13 +13,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from openmanus_rl.envs.base import Environment
+from openmanus_rl.envs.options import refused_options
 from openmanus_rl.envs.service.agentgym import agentgym_routes, complaint
 from openmanus_rl.envs.service.agentgym_indexed import indexed_routes
 from openmanus_rl.envs.service.lane import StepLane
 from openmanus_rl.envs.service.native import NativeRoutes
 from openmanus_rl.envs.service.problems import Problem
-from openmanus_rl.envs.service.sessions import Limits, Sessions, refused_options
-from openmanus_rl.envs.service.wire import RequireToken, json_response, problem_response
+from openmanus_rl.envs.service.sessions import Limits, Sessions
+from openmanus_rl.envs.service.wire import RefusePages, RequireToken, json_response, problem_response
 from openmanus_rl.errors import UserError
 
 SHUT_DOWN_SECONDS = 2.0
@@ -65,12 +66,18 @@ def build_app(
         exception_handlers={Problem: _tell_problem, HTTPException: _tell_http_error},
         lifespan=lifespan,
     )
+    app = app if token else RefusePages(app)
     app = StepLane(app, {agentgym.step_path: (agentgym.step, complaint)} if agentgym else {}, native.step)
     return RequireToken(app, token) if token else app
 
 
 def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict[str, Any]:
     """What a world says of itself. Builds one, so that wrong options or missing requirements show at the start."""
+    if world.served_elsewhere:
+        raise UserError(
+            f"{world.name} is served by AgentGym's own server, not here.",
+            "Start that, and train with its address: env.urls=[http://HOST:PORT]",
+        )
     refused = refused_options(world, options)
     if refused:
         raise UserError(refused, "Look at env.options in the config.")

@@ -82,7 +82,7 @@ class NativeRoutes:
         if body.env is not None:
             self._check_name(body.env)
         task = self._task(body.task) if body.task else None
-        session = await self._sessions.open(body.options, task)
+        session = await self._sessions.open(self._sessions.callers_choice(body.options), task)
         started = _started(session) if task else {}
         return json_response({"session_id": session.id, **started}, 201)
 

@@ -7,7 +7,6 @@ session.
 """
 
 import asyncio
-import inspect
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
+from openmanus_rl.envs.options import default_options, refused_options, session_options
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
 from openmanus_rl.envs.service.runner import Runner, WorldCrashed, WorldHung, act, start_task
@@ -229,7 +229,7 @@ class Sessions:
         return sum(session.runner.memory_bytes for session in self._sessions.values())
 
     async def open(self, options: Mapping[str, Any] | None = None, task: Task | None = None) -> Session:
-        """A new session, with the task started if one is given. `options` go before the server's own."""
+        """A new session, with the task started if one is given. `options` go before the server's own, unchecked."""
         options = options or {}
         if len(self._sessions) >= self.limits.max_sessions:
             self.metrics.failures["full"] += 1
@@ -237,9 +237,6 @@ class Sessions:
         if self.hung >= self.limits.max_hung:
             self.metrics.failures["full"] += 1
             raise busy(f"{self.hung} worlds hang; the server takes no more sessions until some of them end.")
-        refusal = self.refusal(options)
-        if refusal:
-            raise Problem(422, "The world refuses", refusal)
         session = Session(self._runner(), self.limits, self.metrics, self._forget)
         self._sessions[session.id] = session
         self.metrics.opened += 1
@@ -256,6 +253,20 @@ class Sessions:
     def refusal(self, options: Mapping[str, Any]) -> str | None:
         """Why the world does not take these options on top of the server's own, or None if it does."""
         return refused_options(self.world, {**self._options, **options})
+
+    def callers_choice(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that a caller sets beyond what holds here anyway; a `Problem` if it may not, or cannot."""
+        here = {**default_options(self.world), **self._options}
+        chosen = {name: value for name, value in options.items() if name not in here or here[name] != value}
+        refusal = self.refusal(chosen)
+        if refusal:
+            raise Problem(422, "The world refuses", refusal)
+        allowed = session_options(self.world)
+        if not chosen.keys() <= allowed:
+            names = ", ".join(sorted(chosen.keys() - allowed))
+            detail = f"{names}: only who starts the server sets this. A session may set {sorted(allowed)}."
+            raise Problem(422, "Not yours to set", detail)
+        return chosen
 
     def using(self, session_id: int) -> Session:
         """A session to use within `async with`."""
@@ -324,15 +335,6 @@ class Sessions:
         if self.world.isolation == "inline" and self._inline:
             return InlineWorld(self._pace)
         return WorldThread()
-
-
-def refused_options(world: type[Environment], options: Mapping[str, Any]) -> str | None:
-    """Why the world's constructor does not take these options, or None if it does."""
-    try:
-        inspect.signature(world).bind(**options)
-    except TypeError as error:
-        return f"{world.name} does not take the options {sorted(options)}: {error}."
-    return None
 
 
 class NoSuchSession(Problem):

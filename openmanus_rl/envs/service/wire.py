@@ -5,10 +5,12 @@ import json
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from openmanus_rl.envs.access import is_loopback
 from openmanus_rl.envs.service.problems import Problem
 
 MAX_BODY_BYTES = 1 << 20
@@ -78,6 +80,43 @@ def problem_body(problem: Problem) -> dict[str, Any]:
 def problem_response(problem: Problem) -> Response:
     body = json.dumps(problem_body(problem)).encode()
     return Response(body, problem.status, problem.headers, media_type="application/problem+json")
+
+
+class RefusePages:
+    """Middleware: a web page gets no further, though the browser that shows it is on this machine.
+
+    A page's request names its origin, or comes for a name that the page's owner has pointed at this machine. A step
+    need not pass here: it takes a session's id, and a page gets none.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = _of_a_page(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await problem_response(Problem(403, "Not for web pages", refusal))(scope, receive, send)
+
+
+def _of_a_page(scope: Scope) -> str | None:
+    """Why the request looks like one of a page elsewhere, or None."""
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"] if name in (b"host", b"origin")}
+    host, origin = headers.get(b"host"), headers.get(b"origin")
+    if host is not None and not is_loopback(_name_in(host)):
+        return f"{host} is no loopback address: ask for 127.0.0.1, or serve with a token."
+    if origin is not None and origin != f"http://{host}":
+        return f"a page of {origin} asks: serve with a token, and send it."
+    return None
+
+
+def _name_in(host: str) -> str:
+    """The name without the port; nothing where it cannot be read."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 class RequireToken:

@@ -49,6 +49,7 @@ class SqlGym(Environment):
     )
     success_rule: ClassVar[str] = "the query's result is that of the right query"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    session_options: ClassVar[tuple[str, ...]] = ("max_steps",)
 
     def __init__(self, bird_dir: str | None = None, max_steps: int = 5, query_seconds: float = 5.0) -> None:
         if max_steps < 1:

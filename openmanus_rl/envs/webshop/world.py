@@ -52,6 +52,7 @@ class WebShop(Environment):
     )
     success_rule: ClassVar[str] = "what was bought has all attributes and options asked for, within the price: reward 1"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    session_options: ClassVar[tuple[str, ...]] = ("max_steps",)
 
     def __init__(
         self,
