@@ -20,7 +20,10 @@ class UserError(Exception):
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """`Did you mean X?` for the closest known name, else the list of what is known."""
     names = sorted(known)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {close[0]}?"
-    return f"Known: {', '.join(names)}."
+    return close_name(wrong, names) or f"Known: {', '.join(names)}."
+
+
+def close_name(wrong: str, known: Iterable[str]) -> str:
+    """`Did you mean X?` for the closest known name; nothing where none is close."""
+    close = difflib.get_close_matches(wrong, sorted(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]}?" if close else ""

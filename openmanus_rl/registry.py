@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.errors import UserError, close_name, did_you_mean
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return loaded
         if name not in self._entries:
             raise UserError(
-                f"there is no {self.kind} called {name!r}. {did_you_mean(name, self._entries)}",
+                f"there is no {self.kind} called {name!r}. {close_name(name, self._entries)}".rstrip(),
                 f"Known: {', '.join(sorted(self._entries))}; your own is given as module:name.",
             )
         return self._entries[name]

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, python_o
 from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
+from openmanus_rl.envs.service.sessions import Limits
 
 FORMS_LISTED = 4
 """Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
@@ -58,10 +60,22 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar=TOKEN_VARIABLE, show_envvar=True, help="Requests must bear it.")
     ] = None,
+    max_sessions: Annotated[
+        int, typer.Option("--max-sessions", min=1, help="Further ones are refused with a Retry-After.")
+    ] = Limits.max_sessions,
+    idle_seconds: Annotated[
+        float, typer.Option("--idle-seconds", min=0.1, help="An unused session is closed after this long.")
+    ] = Limits.idle_seconds,
+    step_seconds: Annotated[
+        float, typer.Option("--step-seconds", min=0.1, help="A step that takes longer ends its session as failed.")
+    ] = Limits.step_seconds,
 ) -> None:
     """Serve a world over HTTP until Ctrl-C: the native /v1 routes and AgentGym's."""
     arguments = ["--env", name, "--host", host, "--port", str(port), "--options", options]
-    arguments += ["--token", token] if token else []
+    arguments += ["--max-sessions", str(max_sessions)]
+    arguments += ["--idle-seconds", str(idle_seconds), "--step-seconds", str(step_seconds)]
+    if token:
+        os.environ[TOKEN_VARIABLE] = token  # a process's arguments are there for all to see
     python = python_of(name)
     if python != sys.executable:
         os.execv(python, [python, "-m", "openmanus_rl.envs.service", *arguments])
@@ -89,8 +103,9 @@ def check(
     table = Table("check", "result", "what was seen")
     colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
     failed = False
+    first = next(results)  # where nothing can be checked, the error comes here and no table before it
     with Live(table, console=Console()):
-        for result in results:
+        for result in chain([first], results):
             failed |= result.status == "failed"
             table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
     raise typer.Exit(1 if failed else 0)

@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from openmanus_rl.envs.registry import ENVIRONMENTS
 from openmanus_rl.errors import UserError
 
-WorldName = Annotated[str, typer.Argument(metavar="ENV", help="maze, wordle, textcraft, or your own module:Class.")]
+WorldName = Annotated[
+    str, typer.Argument(metavar="ENV", help=f"{', '.join(sorted(ENVIRONMENTS))}, or your own module:Class.")
+]
 WorldOptions = Annotated[str, typer.Option("--options", help="The world's options as JSON.")]
 
 

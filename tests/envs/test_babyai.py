@@ -319,6 +319,29 @@ def test_a_recorded_conversation_gets_answers_of_the_same_shape():
             assert {key: json_type(value) for key, value in answer.content.items()} == {
                 key: json_type(value) for key, value in record["response"].items()
             }
+            if address.path == "/observation":
+                goal = record["response"]["observation"].split("\n")[0]
+                assert answer.content["observation"].split("\n")[0] == goal
+
+
+def test_the_observation_route_tells_of_the_last_step_and_done_does_not_flip_back():
+    guide = BabyAI()
+    with live_service(BabyAI) as url:
+        session = call("POST", f"{url}/create").content["id"]
+        seen = call("POST", f"{url}/reset", {"id": session, "data_idx": 0}).content["observation"]
+        asked = f"{url}/observation?id={session}"
+        start = {"observation": seen, "reward": 0.0, "score": 0.0, "done": False, "deleted": False}
+        assert call("GET", asked).content == start
+        guide.reset(Task("babyai", "babyai_0"))
+        done = False
+        while not done:
+            action = guide.expert_action()
+            guide.step(action)
+            step = call("POST", f"{url}/step", {"id": session, "action": action}).content
+            done = step["done"]
+            told = {**step, "observation": f"{guide.goal}\n{step['observation']}", "deleted": False}
+            assert call("GET", asked).content == told
+    assert step["reward"] > 0
 
 
 def json_type(value):

@@ -1,11 +1,16 @@
 """`/metrics`: what a server counts, in Prometheus' text format."""
 
+import asyncio
 import re
+import subprocess
+import sys
 import urllib.request
+from types import SimpleNamespace
 
 from live_service import call, live_service
 from toy_worlds import Apart, Moody
 
+from openmanus_rl.envs.check.memory import _memory
 from openmanus_rl.envs.service.sessions import Limits
 
 TASK = {"env": "counter", "item_id": "counter_0"}
@@ -56,5 +61,28 @@ def test_sessions_steps_latencies_failures_and_memory_are_counted():
 
 def test_the_memory_of_worlds_in_processes_is_told_apart():
     with live_service(Apart) as url:
+        before = metrics(url)["worker_memory_bytes"]
         start(url)
-        assert metrics(url)["worker_memory_bytes"] > 1e6
+        assert metrics(url)["worker_memory_bytes"] > before + 1e6
+
+
+def test_the_memory_of_programs_that_a_world_starts_is_told_too():
+    """As Java's: the world is on a thread, its simulator is a grandchild of the server."""
+    hold = "held = bytearray(b'x' * 40_000_000); print('held', flush=True); input()"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    with live_service(Moody) as url:
+        before = metrics(url)["worker_memory_bytes"]
+        simulator = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            simulator.stdout.readline()
+            assert metrics(url)["worker_memory_bytes"] > before + 40e6
+        finally:
+            simulator.communicate(b"\n", timeout=60)
+
+
+def test_the_check_of_memory_counts_the_server_and_what_is_below_it():
+    with live_service(Apart) as url:
+        start(url)
+        counted = metrics(url)
+        told = asyncio.run(_memory(SimpleNamespace(url=url, seconds=20.0)))
+    assert told > counted["process_resident_memory_bytes"] + counted["worker_memory_bytes"] / 2

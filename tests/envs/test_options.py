@@ -31,7 +31,7 @@ class Picky(toy_worlds.Counter):
         loud: bool = False,
         tone: Literal["high", "low"] = "low",
         limit: int | None = None,
-        seats: Optional[Annotated[int, Field(ge=1)]] = None,  # noqa: UP007, UP045 - both spellings
+        seats: Optional[Annotated[int, Field(ge=1)]] = None,  # noqa: UP045 - both spellings
         book: str = "",
         pair: tuple[int, int] = (1, 2),
         shelf: Path | None = None,
@@ -69,7 +69,9 @@ def test_no_world_lets_a_caller_name_a_path_a_module_or_a_bound_of_the_machine(n
     )
     assert allowed <= set(inspect.signature(environment_class(name)).parameters)
     assert "max_steps" in allowed or name == "wordle"
-    assert not {option for option in allowed if option.endswith(("_dir", "_file", "_list", "mappings"))} | allowed & kept
+    assert (
+        not {option for option in allowed if option.endswith(("_dir", "_file", "_list", "mappings"))} | allowed & kept
+    )
 
 
 def test_numbers_truth_values_and_choices_are_a_caller_s_unless_the_class_says_otherwise():
@@ -93,8 +95,16 @@ def test_a_value_of_the_wrong_type_is_the_caller_s_mistake_and_no_crash(counter,
 
 @pytest.mark.parametrize(
     "options",
-    [{"share": 1}, {"tone": "high"}, {"limit": None}, {"pair": [3, 4]}, {"pair": (3, 4)}, {"shelf": "a/b"}]
-    + [{"whatever": object()}, {"others": 5}],
+    [
+        {"share": 1},
+        {"tone": "high"},
+        {"limit": None},
+        {"pair": [3, 4]},
+        {"pair": (3, 4)},
+        {"shelf": "a/b"},
+        {"whatever": object()},
+        {"others": 5},
+    ],
 )
 def test_values_of_the_right_type_are_taken_as_python_and_as_json(options):
     assert refused_options(Picky, options) is None

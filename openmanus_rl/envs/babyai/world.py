@@ -110,7 +110,7 @@ class BabyAI(Environment):
 
     def reset(self, task: Task) -> Observation:
         self._begin(task.item_id)
-        return Observation(f"Your goal: {self._episode.level.mission}\n{self._seen()}")
+        return Observation(f"{self.goal}\n{self._seen()}")
 
     def step(self, action: str) -> StepResult:
         episode = self._episode
@@ -125,6 +125,11 @@ class BabyAI(Environment):
         return StepResult(
             Observation(text), reward, ended and not out_of_moves, truncated or out_of_moves, reward > 0, info
         )
+
+    @property
+    def goal(self) -> str:
+        """The mission, as it is told at the start."""
+        return f"Your goal: {self._episode.level.mission}"
 
     @property
     def score(self) -> float:

@@ -33,13 +33,13 @@ async def _play(subject: Subject, episodes: int) -> None:
 
 
 async def _memory(subject: Subject) -> int:
-    """The server's resident memory by its own account."""
+    """The resident memory of the server and of the processes below it, by its own account."""
     transport = Transport(keep_alive_seconds=1.0, token=token_from_environment())
     try:
         reply = await transport.request("GET", f"{subject.url}/metrics", None, subject.seconds)
     finally:
         await transport.aclose()
-    match = re.search(r"^process_resident_memory_bytes (\d+)$", str(reply.content), re.MULTILINE)
-    if match is None or match[1] == "0":
+    told = dict(re.findall(r"^(\w+_memory_bytes) (\d+)$", str(reply.content), re.MULTILINE))
+    if not int(told.get("process_resident_memory_bytes", 0)):
         raise NotChecked("the server does not tell its memory")
-    return int(match[1])
+    return sum(map(int, told.values()))

@@ -39,6 +39,12 @@ class Family:
     step_answer: tuple[str, ...] = ("observation", "reward", "done")
     observation_answer: tuple[str, ...] = ()
     """What GET /observation tells; none of these: the observation itself."""
+    goal: Callable[[Any], str] | None = None
+    """What such an observation begins with after a step, which tells it no more."""
+    detail_answer: tuple[str, ...] = ()
+    """What GET /detail tells; none of these: there is none, or `lists` has it."""
+    own_tasks: bool = False
+    """Whether a caller may bring a task: `commands` and `goal` in a create."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options for worlds made through these routes, where the world takes them."""
     tells: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -53,6 +59,9 @@ FAMILIES: Mapping[str, Family] = {
         reset_answer=("id", "observation", "done", "reward"),
         create_answer=("id", "observation", "done", "reward"),
         starts_on_create=True,
+        options={"wording": "agentgym"},
+        detail_answer=("observation", "done", "reward", "deleted"),
+        own_tasks=True,
     ),
     "maze": Family(
         reset_key="game",
@@ -73,6 +82,7 @@ FAMILIES: Mapping[str, Family] = {
         reset_answer=("observation", "reward", "score", "deleted", "done"),
         step_answer=("observation", "reward", "score", "done"),
         observation_answer=("observation", "reward", "score", "done", "deleted"),
+        goal=attrgetter("goal"),
         tells={"score": attrgetter("score")},
     ),
     "alfworld": Family(
@@ -144,6 +154,8 @@ class AgentGymRoutes:
             "close": self.close,
         }
         gets: dict[str, Handler] = {"observation": self.observation}
+        if self._family.detail_answer:
+            gets["detail"] = self.detail
         gets |= {name: self._list_route(question) for name, question in self._family.lists.items()}
         return [
             Route(f"{prefix}/{name}", _answering(handler), methods=[method])
@@ -152,17 +164,19 @@ class AgentGymRoutes:
         ]
 
     async def create(self, request: Request) -> Any:
-        await _refuse_own_task(request)
-        task = self._task(0) if self._family.starts_on_create else None
+        own = await self._own_task(request)
+        task = self._task(0) if self._family.starts_on_create and own is None else None
         session = await self._sessions.open(self._options, task)
-        return await self._start_answer(session, self._family.create_answer)
+        if own is not None:
+            await self._start_own(session, own)
+        return await self._told(session, self._family.create_answer)
 
     async def reset(self, request: Request) -> Any:
         body = validate(self._reset_body, await read_body(request.receive))
         async with self._sessions.using(body.id) as session:
             item_id = await session.ask(methodcaller("item_of_number", getattr(body, self._family.reset_key)))
             await session.reset(Task(self._sessions.world.name, item_id))
-            return await self._start_answer(session, self._family.reset_answer)
+            return await self._told(session, self._family.reset_answer)
 
     @property
     def step_path(self) -> str:
@@ -188,7 +202,35 @@ class AgentGymRoutes:
             self._refuse_when_over(session)
             if not self._family.observation_answer:
                 return session.progress.observation.text
-            return await self._start_answer(session, self._family.observation_answer)
+            told = await self._told(session, self._family.observation_answer)
+            if self._family.goal is not None and session.progress.turn:
+                told["observation"] = f"{await session.ask(self._family.goal)}\n{told['observation']}"
+            return told
+
+    async def detail(self, request: Request) -> Any:
+        async with self._sessions.using(_query_id(request)) as session:
+            return await self._told(session, self._family.detail_answer)
+
+    async def _own_task(self, request: Request) -> tuple[str, str] | None:
+        """The commands and the goal that a caller brings, if it does."""
+        body = await read_body(request.receive)
+        wanted = validate(_CreateBody, body) if body else _CreateBody()
+        if wanted.commands is None and wanted.goal is None:
+            return None
+        if not self._family.own_tasks:
+            raise Problem(422, "Not served", "this world plays its own tasks: commands and goal cannot be given.")
+        if wanted.commands is None or wanted.goal is None:
+            raise Problem(422, "Not a valid request", "commands and goal belong together: give both, or neither.")
+        return wanted.commands, wanted.goal
+
+    async def _start_own(self, opened: Session, own: tuple[str, str]) -> None:
+        async with self._sessions.using(opened.id) as session:
+            try:
+                item_id = await session.ask(methodcaller("own_item", *own))
+                await session.reset(Task(self._sessions.world.name, item_id))
+            except Problem:
+                await session.close()
+                raise
 
     def _list_route(self, question: Callable[[Environment], Any]) -> Handler:
         async def answer(request: Request) -> Any:
@@ -198,11 +240,14 @@ class AgentGymRoutes:
 
         return answer
 
-    async def _start_answer(self, session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
-        """What the family tells of a session at its start."""
+    async def _told(self, session: Session, keys: tuple[str, ...]) -> dict[str, Any]:
+        """What the family tells of a session: how it started, or how its last step went."""
         told: dict[str, Any] = {"id": session.id, "done": False, "reward": 0.0, "deleted": False}
         if "observation" in keys:
             told["observation"] = session.progress.observation.text
+            result = session.progress.result
+            if result is not None:
+                told |= {"done": result.done, "reward": result.reward}
         return await self._answer(session, told, keys)
 
     async def _answer(self, session: Session, told: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -254,16 +299,6 @@ def _answering(handler: Handler) -> Handler:
             return complaint(problem)
 
     return answer
-
-
-async def _refuse_own_task(request: Request) -> None:
-    """AgentGym's TextCraft lets a caller bring recipes and a goal; here a task is always one of the world's own."""
-    body = await read_body(request.receive)
-    if not body:
-        return
-    wanted = validate(_CreateBody, body)
-    if wanted.commands is not None or wanted.goal is not None:
-        raise Problem(422, "Not served", "this server plays its own tasks: commands and goal cannot be given.")
 
 
 class _CreateBody(BaseModel):

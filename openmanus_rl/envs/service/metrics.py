@@ -57,7 +57,12 @@ class Metrics:
             ),
             *_histogram("start_seconds", "Time to start a task.", self.starts),
             *_histogram("step_seconds", "Time of a step.", self.steps),
-            *_metric("worker_memory_bytes", "gauge", "Resident memory of the worlds' processes.", {"": worker_bytes}),
+            *_metric(
+                "worker_memory_bytes",
+                "gauge",
+                "Resident memory of all processes below the server's.",
+                {"": worker_bytes},
+            ),
             "# HELP process_resident_memory_bytes Resident memory of the server's process.",
             "# TYPE process_resident_memory_bytes gauge",
             f"process_resident_memory_bytes {resident_bytes()}",
@@ -71,6 +76,24 @@ def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def descendants_bytes() -> int:
+    """Memory of the processes that this one started, and of those that they did: worlds' own, and Java's."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text(errors="replace").partition(" (")
+        except OSError:  # it has ended by now
+            continue
+        fields = rest.rpartition(")")[2].split()
+        children.setdefault(int(fields[1]), []).append((int(name), int(fields[21])))
+    pages, parents = 0, [os.getpid()]
+    while parents:
+        for pid, resident in children.get(parents.pop(), ()):
+            pages += resident
+            parents.append(pid)
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _metric(name: str, kind: str, what: str, values: dict[str, int]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 A step carries its turn number (1, 2, …). A repeated request is answered from memory, so a retry never acts twice.
 """
 
+import asyncio
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from starlette.routing import Route
 
 from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.service.batches import BatchBody, answer_lines
+from openmanus_rl.envs.service.metrics import descendants_bytes
 from openmanus_rl.envs.service.problems import Problem
 from openmanus_rl.envs.service.sessions import Progress, Session, Sessions
 from openmanus_rl.envs.service.wire import encode, json_response, read_body
@@ -154,7 +156,8 @@ class NativeRoutes:
     async def metrics(self, _: Request) -> Response:
         """Counters for Prometheus."""
         sessions = self._sessions
-        text = sessions.metrics.text(len(sessions), sessions.limits.max_sessions, sessions.hung, sessions.worker_bytes)
+        below = await asyncio.to_thread(descendants_bytes)
+        text = sessions.metrics.text(len(sessions), sessions.limits.max_sessions, sessions.hung, below)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     def _task(self, body: TaskBody) -> Task:

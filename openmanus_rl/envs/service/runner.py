@@ -64,11 +64,6 @@ class Runner(ABC):
         """Whether a hung world still holds something of the server after the end."""
         return False
 
-    @property
-    def memory_bytes(self) -> int:
-        """Memory outside the server's own process."""
-        return 0
-
 
 def start_task(task: Task, world: Environment) -> tuple[Observation, str | None, str]:
     """The first observation, its state's key, and the instructions."""

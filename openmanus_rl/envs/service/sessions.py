@@ -223,11 +223,6 @@ class Sessions:
         self._held_up = [runner for runner in self._held_up if runner.held_up]
         return len(self._held_up)
 
-    @property
-    def worker_bytes(self) -> int:
-        """Memory of the worlds that run in processes of their own."""
-        return sum(session.runner.memory_bytes for session in self._sessions.values())
-
     async def open(self, options: Mapping[str, Any] | None = None, task: Task | None = None) -> Session:
         """A new session, with the task started if one is given. `options` go before the server's own, unchecked."""
         options = options or {}

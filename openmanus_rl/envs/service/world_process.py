@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from openmanus_rl.envs.base import Environment
@@ -113,14 +112,6 @@ class WorldProcess(Runner):
             self._writer.close()
         if close_world and self._pid is not None:
             threading.Thread(target=functools.partial(self._nursery.kill, self._pid), daemon=True).start()
-
-    @property
-    def memory_bytes(self) -> int:
-        try:
-            pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
-        except (OSError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
 
     async def _ask(self, what: Any, seconds: float) -> Any:
         assert self._reader is not None

@@ -1,4 +1,4 @@
-"""How a task speaks of items: in TextCraft's own way, or with one word an item; under their names, or under others."""
+"""How a task speaks: in our words or AgentGym's; with one word an item, or several; under their names, or others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,6 +43,17 @@ class Wording:
         prefix = "" if self.joined else "minecraft:"
         return f"Crafted {recipe.count} {prefix}{self.name(recipe.item).replace(' ', '_')}"
 
+    def not_crafted(self, recipe: Recipe, listed: bool, missing: Mapping[str, int]) -> str:
+        """Why a command is not done: it is not one of the task's, or something lacks for it."""
+        reason = f"{self.amounts(missing)} missing" if listed else "that command is not listed"
+        return f"Could not craft {self.name(recipe.item)}: {reason}"
+
+    def no_action(self, action: str) -> str:
+        return "Could not execute that"
+
+    def inventory(self, items: Mapping[str, int]) -> str:
+        return f"Inventory: {self.carried(items) or 'nothing'}"
+
     def goal(self, item: str) -> str:
         return f"Goal: craft {self.name(item)}" + ("" if self.joined else ".")
 
@@ -58,6 +69,27 @@ class Wording:
     @cached_property
     def _items(self) -> dict[str, str]:
         return {alias: item for item, alias in self.aliases.items()}
+
+
+class AgentGymWording(Wording):
+    """The answers of AgentGym's server, to the letter."""
+
+    def not_crafted(self, recipe: Recipe, listed: bool, missing: Mapping[str, int]) -> str:
+        item = f"minecraft:{self.name(recipe.item).replace(' ', '_')}"
+        if missing:
+            return f"Could not find enough items to craft {item}"
+        return (
+            "Could not find a valid recipe for "
+            f"ItemTagWithCount(item_tag=ItemTag(tag=None, item_id='{item}'), count={recipe.count})"
+        )
+
+    def no_action(self, action: str) -> str:
+        return f"Could not execute {action}"
+
+    def inventory(self, items: Mapping[str, int]) -> str:
+        """In the order in which the items came."""
+        carried = "".join(f"[{self.name(item)}] ({count}) " for item, count in items.items())
+        return f"Inventory: {carried or 'You are not carrying anything.'}"
 
 
 def dealt_names(table: RecipeTable, number: int) -> dict[str, str]:

@@ -18,11 +18,15 @@ from openmanus_rl.envs.base import (
     split_of,
 )
 from openmanus_rl.envs.items import item_number, pick, seeded, shuffled
+from openmanus_rl.envs.textcraft.own import PREFIX as OWN
+from openmanus_rl.envs.textcraft.own import own_item_id, read_own_item, table_without_circles
 from openmanus_rl.envs.textcraft.planner import Get, Plan, apply, make_plan
 from openmanus_rl.envs.textcraft.recipe_files import recipes_in
 from openmanus_rl.envs.textcraft.recipes import CRAFT, GET, Recipe, RecipeTable, item_name, recipe_of, recipe_table
-from openmanus_rl.envs.textcraft.wording import Wording, dealt_names
+from openmanus_rl.envs.textcraft.wording import AgentGymWording, Wording, dealt_names
 from openmanus_rl.errors import UserError
+
+WORDINGS: Mapping[str, type[Wording]] = {"own": Wording, "agentgym": AgentGymWording}
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,12 @@ def make_task(number: int, distractors: int, table: RecipeTable | None = None) -
     chance = seeded(f"textcraft shown {number}")
     shown = [*plan.listed.values(), *needless_recipes(plan, distractors, chance)]
     return CraftingTask(plan, tuple(shuffled(shown, chance)))
+
+
+def own_task(item_id: str) -> CraftingTask:
+    """The task that an item id spells."""
+    goal, recipes = read_own_item(item_id)
+    return CraftingTask(make_plan(goal, table_without_circles(recipes), seeded(item_id)), tuple(recipes))
 
 
 def plan_of(number: int, table: RecipeTable) -> Plan:
@@ -80,6 +90,8 @@ class _Session:
 class TextCraft(Environment):
     """Craft the goal. The first observation lists crafting commands, some needed and some not, and names the goal.
 
+    Item `textcraft_<n>` is one of ours. `textcraft_own stick: craft 4 stick using 2 planks; …` is a task of your own.
+
     `get 2 oak log` finds items that no recipe makes. `craft 4 oak planks using 1 oak log` is one of the commands
     listed, to the letter and the number; it uses up its ingredients. `inventory` tells what is there. Crafting the
     goal pays 1 and ends the episode; nothing else pays or costs. After `max_steps` turns the episode is cut.
@@ -88,8 +100,9 @@ class TextCraft(Environment):
     listed that the goal does not need), `max_steps`, `variants` (how many tasks a goal gives, with other distractors
     and, where there are several, other recipes), `names` (`joined`: an item is one word, `oak_planks`), `renamed`
     (items bear one another's names, in each task others: what a recipe takes can only be read), `recipes_dir` (a
-    directory of Minecraft's recipe files, such as AgentGym's, in place of the recipes here). Such recipes may name a
-    kind of items: `craft 4 stick using 2 planks` is done with one sort of planks, `craft 4 stick using 2 oak planks`.
+    directory of Minecraft's recipe files, such as AgentGym's, in place of the recipes here), `wording` (`agentgym`:
+    what is carried and what failed is told as AgentGym's server does). Recipes from files may name a kind of items:
+    `craft 4 stick using 2 planks` is done with one sort of planks, `craft 4 stick using 2 oak planks`.
     """
 
     name: ClassVar[str] = "textcraft"
@@ -114,6 +127,7 @@ class TextCraft(Environment):
         names: Literal["spaced", "joined"] = "spaced",
         renamed: bool = False,
         recipes_dir: str | None = None,
+        wording: Literal["own", "agentgym"] = "own",
     ) -> None:
         if not 1 <= min_depth <= max_depth:
             raise UserError(
@@ -128,6 +142,8 @@ class TextCraft(Environment):
             raise UserError(f"textcraft: variants is {variants}", "A goal gives at least one task.")
         if names not in ("spaced", "joined"):
             raise UserError(f"textcraft: names is {names!r}", "It is spaced (oak planks) or joined (oak_planks).")
+        if wording not in WORDINGS:
+            raise UserError(f"textcraft: wording is {wording!r}", "It is own or agentgym.")
         self.min_depth = min_depth
         self.max_depth = max_depth
         self.distractors = distractors
@@ -135,6 +151,7 @@ class TextCraft(Environment):
         self.variants = variants
         self.joined = names == "joined"
         self.renamed = renamed
+        self.wording = wording
         self.table = recipe_table() if recipes_dir is None else recipes_in(recipes_dir)
         self._present: _Session | None = None
 
@@ -151,6 +168,10 @@ class TextCraft(Environment):
             right_depth = world.min_depth <= table.depth(goal) <= world.max_depth
             if split_of(goal) == split and right_depth and plan_of(number, table).turns() <= world.max_steps:
                 yield f"{cls.name}_{number}"
+
+    def own_item(self, commands: str, goal: str) -> str:
+        """The item that asks for the goal with these commands, one a line."""
+        return own_item_id(commands.strip().split("\n"), goal)
 
     def reset(self, task: Task) -> Observation:
         self._begin(task.item_id)
@@ -169,11 +190,11 @@ class TextCraft(Environment):
 
     def state_key(self) -> str:
         """The goal and the inventory; turns are left out, since a state is worth comparing whenever it was reached."""
-        return f"{self._task.goal}: {self._carried() or 'nothing'}"
+        return f"{self._task.goal}: {self._wording.carried(self._session.inventory) or 'nothing'}"
 
     def difficulty(self) -> str:
         """How many crafts in a row the goal needs."""
-        return f"depth_{self.table.depth(self._task.goal)}"
+        return f"depth_{self._task.plan.table.depth(self._task.goal)}"
 
     def expert_action(self) -> str:
         return self._wording.command(self._task.plan.next_action(self._session.inventory))
@@ -185,10 +206,9 @@ class TextCraft(Environment):
 
     def random_action(self, uniform: float) -> str:
         """Any amount of a found item that a listed command asks for, any command that can be crafted, or a look."""
-        shown, inventory = self._task.shown, self._session.inventory
-        found = self.table.found
-        gets = [Get(name, count) for recipe in shown for name, count in recipe.ingredients if name in found]
-        ways = [way for recipe in shown for way in self.table.settled(recipe)]
+        shown, inventory, table = self._task.shown, self._session.inventory, self._task.plan.table
+        gets = [Get(name, count) for recipe in shown for name, count in recipe.ingredients if name in table.found]
+        ways = [way for recipe in shown for way in table.settled(recipe)]
         crafts = [way for way in ways if not way.missing(inventory)]
         possible: list[Get | Recipe] = [*dict.fromkeys(gets), *crafts]
         return pick(["inventory", *(self._wording.command(action) for action in possible)], uniform)
@@ -210,16 +230,21 @@ class TextCraft(Environment):
         return self._present
 
     def _begin(self, item_id: str) -> None:
-        number = item_number(self.name, item_id)
-        self._task = make_task(number, self.distractors, self.table)
-        self._wording = Wording(self.joined, dealt_names(self.table, number) if self.renamed else {})
+        names: Mapping[str, str] = {}
+        if item_id.startswith(OWN):
+            self._task = own_task(item_id)
+        else:
+            number = item_number(self.name, item_id)
+            self._task = make_task(number, self.distractors, self.table)
+            names = dealt_names(self.table, number) if self.renamed else {}
+        self._wording = WORDINGS[self.wording](self.joined, names)
         self._present = _Session(item_id)
 
     def _act(self, action: str) -> tuple[str, dict[str, Any]]:
         """Do the action; what is answered, and the reason if it is none of this world's."""
         match = self.grammar.parse(action)
         if match is None:
-            return "Could not execute that", {"invalid": f"not an action such as {self.grammar.describe()}"}
+            return self._wording.no_action(action), {"invalid": f"not an action such as {self.grammar.describe()}"}
         parts = match.groupdict()
         if "goods" in parts:
             return self._craft(self._wording.recipe(recipe_of(match))), {}
@@ -228,22 +253,18 @@ class TextCraft(Environment):
         return self._look(), {}
 
     def _craft(self, recipe: Recipe) -> str:
-        if not any(recipe in self.table.settled(listed) for listed in self._task.shown):
-            return f"Could not craft {self._wording.name(recipe.item)}: that command is not listed"
+        listed = any(recipe in self._task.plan.table.settled(shown) for shown in self._task.shown)
         missing = recipe.missing(self._session.inventory)
-        if missing:
-            return f"Could not craft {self._wording.name(recipe.item)}: {self._wording.amounts(missing)} missing"
+        if missing or not listed:
+            return self._wording.not_crafted(recipe, listed, missing)
         apply(recipe, self._session.inventory)
         return self._wording.crafted(recipe)
 
     def _get(self, get: Get) -> str:
-        if get.item not in self.table.found:
+        if get.item not in self._task.plan.table.found:
             return f"Could not find {self._wording.name(get.item)}"
         apply(get, self._session.inventory)
         return f"Got {get.count} {self._wording.name(get.item)}"
 
     def _look(self) -> str:
-        return f"Inventory: {self._carried() or 'nothing'}"
-
-    def _carried(self) -> str:
-        return self._wording.carried(self._session.inventory)
+        return self._wording.inventory(self._session.inventory)
