@@ -19,7 +19,33 @@ def assert_mistake(result, *parts: str) -> None:
 
 @pytest.mark.parametrize("words", [["--env_name", "marble"], ["env.name=marble"]])
 def test_an_unknown_environment_lists_the_known_ones(cli, words):
-    assert_mistake(cli("train", *words), "'marble'", "Known: alfworld, ", "maze, ", "module:name")
+    result = cli("train", *words)
+    assert_mistake(result, "'marble'", "Known: alfworld, ", "maze, ", "module:name")
+    assert result.err.count("Known: ") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["play", "maze", "--options", '{"size": "a"}'],
+        ["play", "wordle", "--options", '{"size": "a"}'],
+        ["plan", "--env_name", "maze", "env.options.size=abc"],
+    ],
+)
+def test_an_option_that_the_world_does_not_take_is_named(cli, words):
+    assert_mistake(cli(*words), "size")
+
+
+def test_a_world_that_is_served_elsewhere_is_not_served_here(cli):
+    assert_mistake(cli("env", "serve", "agentgym/webarena", "--port", "0"), "agentgym/webarena", "env.urls")
+
+
+def test_the_check_of_a_server_that_is_not_there_prints_no_table(cli):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    result = cli("env", "check", f"http://127.0.0.1:{port}")
+    assert_mistake(result, f"127.0.0.1:{port} does not answer")
+    assert result.out == ""
 
 
 def test_a_mistyped_key_is_answered_with_the_right_one(cli):

@@ -1,6 +1,7 @@
 """What each verb does, as a user calls it."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 from tiny_runs import PATIENCE, json_lines, wait_until
+from typer.testing import CliRunner
 
+from openmanus_rl.cli.env import app as env_app
 from openmanus_rl.config.load import config_from_dict, load_config
+from openmanus_rl.envs.access import TOKEN_VARIABLE
 
 COMMAND = Path(sys.executable).with_name("openmanus-rl")
 
@@ -31,7 +35,7 @@ def assert_done(result):
         (["eval"], ["--policy", "--split", "--json"]),
         (["export"], ["--output", "--merge-lora", "--best"]),
         (["play"], ["--task"]),
-        (["env", "serve"], ["--port", "--host"]),
+        (["env", "serve"], ["--port", "--host", "--max-sessions", "--idle-seconds", "--step-seconds", "babyai"]),
         (["data", "build"], ["--train", "--options"]),
         (["models", "get"], ["NAME", "--dir"]),
     ],
@@ -109,6 +113,26 @@ def test_a_world_is_served_until_ctrl_c(start_cli):
     result = server.wait()
     assert result.code == 0
     assert "Traceback" not in result.err
+
+
+def test_the_limits_of_a_server_are_set_where_it_is_started(start_cli):
+    server = start_cli("env", "serve", "maze", "--port", "0", "--max-sessions", "3")
+    wait_until(lambda: "is served at" in server.out, PATIENCE, "the address")
+    with urllib.request.urlopen(f"{server.out.split()[-1]}/health", timeout=60) as response:
+        assert json.loads(response.read())["max_sessions"] == 3
+
+
+def test_a_token_is_not_on_the_command_line_of_a_world_s_own_python(monkeypatch):
+    """Everybody on the machine can read a process's arguments."""
+    told = []
+    monkeypatch.setattr("openmanus_rl.cli.env.python_of", lambda name: "/elsewhere/python")
+    monkeypatch.setattr("os.execv", lambda python, arguments: told.append((arguments, os.environ[TOKEN_VARIABLE])))
+    monkeypatch.setattr("openmanus_rl.cli.env.serve_main", lambda arguments: 0)
+    monkeypatch.setenv(TOKEN_VARIABLE, "s3cret")
+    assert CliRunner().invoke(env_app, ["serve", "maze"]).exit_code == 0
+    assert CliRunner().invoke(env_app, ["serve", "maze", "--token", "other"]).exit_code == 0
+    assert [token for _, token in told] == ["s3cret", "other"]
+    assert not any("s3cret" in word or "other" in word for arguments, _ in told for word in arguments)
 
 
 def _answers(url):

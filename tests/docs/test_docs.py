@@ -67,6 +67,9 @@ HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.serv
 
 COVERED = {
     r"openmanus-rl env serve maze --port 36001": "tests/docs/test_docs.py::test_requests_shown_are_answered_as_shown",
+    r"openmanus-rl env serve maze --max-sessions .*": (
+        "tests/cli/test_cli_verbs.py::test_the_limits_of_a_server_are_set_where_it_is_started"
+    ),
     r"openmanus-rl models get smollm2-135m.*": "tests/models/test_packaged.py::test_the_real_smollm2_answers",
     r"openmanus-rl env serve searchqa": "tests/envs/test_searchqa.py::test_an_agentgym_client_searches_and_answers",
     r"openmanus-rl env serve sqlgym": "tests/envs/test_sqlgym.py::test_an_agentgym_client_asks_once",
