@@ -62,7 +62,7 @@ Training on the reader's own code is played for real; the rest of training is re
 wrong flag and key: `./train_grpo.sh` itself is in tests/test_scripts.py.
 """
 
-HELPS = (r"\./train_(grpo|ppo)\.sh --help", r"python -m openmanus_rl\.envs\.service --help")
+HELPS = (r"\./train_(grpo|ppo)\.sh --help",)
 """Commands that are run as they stand, from the root of the repository."""
 
 COVERED = {
@@ -195,9 +195,9 @@ def run_cli(words: list[str], expect: int = 0) -> str:
 def run_command(command: str, shows_output: bool, expect: int) -> str:
     """Run a command of a page; a failure says what to do about one that nobody runs."""
     if any(re.fullmatch(pattern, command) for pattern in HELPS):
-        words = shlex.split(command)
-        words[0] = sys.executable if words[0] == "python" else words[0]
-        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, timeout=240).stdout
+        return subprocess.run(
+            shlex.split(command), cwd=ROOT, check=True, capture_output=True, text=True, timeout=240
+        ).stdout
     as_cli = re.sub(r"^\./train_(grpo|ppo)\.sh", r"openmanus-rl train --algorithm \1", command)
     for pattern, extra in RUN.items():
         if re.fullmatch(pattern, as_cli):
