@@ -131,6 +131,10 @@ class Environment(ABC):
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
 
+    @classmethod
+    def warm_up(cls, **options: Any) -> None:  # noqa: B027 - most worlds share nothing
+        """Make what all worlds of these options share, before processes for them are forked from this one."""
+
     def item_of_number(self, number: int) -> str:
         """The item that a bare number means where a protocol names tasks by numbers."""
         return f"{self.name}_{number}"

@@ -208,7 +208,7 @@ class Sessions:
         self.metrics = Metrics()
         self._options = dict(options)
         self._inline = inline
-        self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}")
+        self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}", options)
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[int, tuple[Any, Progress]] = {}
         self._held_up: list[Runner] = []
