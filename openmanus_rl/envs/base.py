@@ -122,6 +122,11 @@ class Environment(ABC):
     that is killed if it hangs, for worlds that compute for long or run code that may not come back; `inline`, steps on
     the server's event loop, for worlds whose steps are microseconds of plain Python on any thread."""
 
+    sessions_at_once: ClassVar[int | None] = None
+    """How many episodes of it one server plays at a time; None: as many as the server lets in."""
+    expert_seconds: ClassVar[float | None] = None
+    """How long `expert_action` may take, where that is longer than a step may."""
+
     @abstractmethod
     def instructions(self) -> str:
         """What the agent is told before the first observation: the rules and the grammar."""

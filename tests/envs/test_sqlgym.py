@@ -1,6 +1,7 @@
 """SqlGym: its questions, what counts as the same answer, that queries do no harm, and its routes."""
 
 import json
+import re
 import sqlite3
 import time
 from collections import Counter
@@ -185,7 +186,7 @@ LONG_TEXTS = "(SELECT hex(zeroblob(90000)) h, hex(zeroblob(45000)) k)"
 LEVELS_OF_SUMS = " FROM (".join(f"SELECT {'+'.join(['x'] * 60)} x" for _ in range(5))
 UNSTOPPABLE = {
     "many calls within one row": f"SELECT {'+'.join(['instr(h,k||1)'] * 150)} FROM {LONG_TEXTS}",
-    "one long call": f"SELECT length(trim(h, replace(substr(k, 1, 20000), '0', '1') || '0')) FROM {LONG_TEXTS}",
+    "one long call": f"SELECT length(trim(h, replace(substr(k, 1, 15000), '0', '1') || '0')) FROM {LONG_TEXTS}",
     "one long pattern": f"SELECT h LIKE '%' || substr(k, 1, 49990) || '1' FROM {LONG_TEXTS}",
     "a plan without end": f"{LEVELS_OF_SUMS} FROM (SELECT id x FROM orders){')' * 4}",
 }
@@ -198,7 +199,7 @@ def test_a_query_that_sqlite_does_not_interrupt_ends_in_time_too(sql):
     began = time.monotonic()
     result = world.step(sql)
     assert time.monotonic() - began < 3.0
-    assert "longer than 1 s" in result.observation.text
+    assert re.search("longer than 1 s|more memory or time", result.observation.text)
     assert world.step(world.expert_action()).success, "the next query is answered"
     world.close()
 

@@ -15,7 +15,7 @@ from openmanus_rl.envs.base import (
     Task,
 )
 from openmanus_rl.envs.items import pick
-from openmanus_rl.envs.sciworld.pool import GOLD, POOL
+from openmanus_rl.envs.sciworld.pool import GOLD, GOLD_SECONDS, POOL
 from openmanus_rl.envs.sciworld.simulator import Answer, Simulator, check_requirements
 from openmanus_rl.envs.sciworld.tasks import (
     VARIATIONS,
@@ -111,6 +111,8 @@ class SciWorld(Environment):
     success_rule: ClassVar[str] = "the score reaches 100 within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (-100.0, 100.0)
     requirements: ClassVar[tuple[str, ...]] = ("scienceworld", "py4j")
+    sessions_at_once: ClassVar[int | None] = 16
+    expert_seconds: ClassVar[float | None] = GOLD_SECONDS
 
     def __init__(
         self,
@@ -128,6 +130,7 @@ class SciWorld(Environment):
         self.max_steps = max_steps
         self.simplifications = simplifications
         self.simulators = simulators
+        vars(self)["sessions_at_once"] = simulators
         self._present: _Episode | None = None
 
     def instructions(self) -> str:
@@ -243,7 +246,7 @@ class SciWorld(Environment):
 
     def random_action(self, uniform: float) -> str:
         """Any action that the simulator holds valid, but for focusing, which mostly ends the episode at once."""
-        valid = self._simulator.listed("getValidActionObjectCombinations")
+        valid = sorted(self._simulator.listed("getValidActionObjectCombinations"))  # it lists them in any order
         return pick([action for action in valid if not action.startswith(("focus", "reset"))], uniform)
 
     def render(self) -> str:

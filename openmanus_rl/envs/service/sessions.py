@@ -134,9 +134,12 @@ class Session:
         self._progress = Progress(result.observation, state_key, before.turn + 1, action, result)
         return self._progress, result
 
-    async def ask(self, question: Callable[[Environment], T]) -> T:
-        """What the world answers, without acting. The question may have to be picklable: no lambda."""
-        return await self._answer(self.runner.call(question, self._limits.step_seconds))
+    async def ask(self, question: Callable[[Environment], T], seconds: float | None = None) -> T:
+        """What the world answers, without acting, by default within the time for a step.
+
+        The question may have to be picklable: no lambda.
+        """
+        return await self._answer(self.runner.call(question, seconds or self._limits.step_seconds))
 
     async def restore(self, snapshot: Any, progress: Progress) -> None:
         await self.ask(methodcaller("restore", snapshot))
