@@ -114,6 +114,15 @@ def test_the_expert_does_tasks_and_the_same_task_starts_the_same_way(installed):
         science.close()
 
 
+def test_a_task_starts_the_same_way_whatever_the_simulator_played_before(installed):
+    science = make_environment("sciworld")
+    try:
+        seen = [science.reset(Task("sciworld", item_id)).text for item_id in ("boil-14", "melt-14", "boil-0") * 3]
+    finally:
+        science.close()
+    assert len(set(seen)) == 3
+
+
 def test_the_same_actions_bring_the_same_in_another_process(installed):
     program = """
 from openmanus_rl.envs.base import Task
