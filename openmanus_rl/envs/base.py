@@ -137,7 +137,7 @@ class Environment(ABC):
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
 
     @classmethod
-    def warm_up(cls, **options: Any) -> None:  # noqa: B027 - most worlds share nothing
+    def warm_up(cls, **options: Any) -> None:
         """Make what all worlds of these options share, before processes for them are forked from this one."""
 
     def item_of_number(self, number: int) -> str:

@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from openmanus_rl.envs.base import Environment, Observation, Split, StepResult, Task
 
-
 STATED = (
     "name",
     "grammar",

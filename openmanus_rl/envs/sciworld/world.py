@@ -18,7 +18,6 @@ from openmanus_rl.envs.items import pick
 from openmanus_rl.envs.sciworld.pool import GOLD, GOLD_SECONDS, POOL
 from openmanus_rl.envs.sciworld.simulator import Answer, Simulator, check_requirements
 from openmanus_rl.envs.sciworld.tasks import (
-    VARIATIONS,
     ScienceTask,
     check_names,
     read_item_id,
@@ -121,7 +120,7 @@ class SciWorld(Environment):
         simplifications: str = "",
         simulators: int = 16,
     ) -> None:
-        self.tasks = check_names(tasks or tuple(VARIATIONS))
+        self.tasks = check_names(tasks)
         if max_steps < 1:
             raise UserError(f"sciworld: max_steps is {max_steps}", "An episode needs at least one turn.")
         if simulators < 1:
@@ -139,7 +138,7 @@ class SciWorld(Environment):
     @classmethod
     def item_ids(cls, split: Split, tasks: Sequence[str] | None = None, **options: Any) -> Iterator[str]:
         """ScienceWorld's own splits, the task types taking turns, so that the first items are of all types."""
-        names = check_names(tasks or tuple(VARIATIONS))
+        names = check_names(tasks)
         rows = [[f"{name}-{number}" for number in variations(name, split)] for name in names]
         for turn in range(max(map(len, rows))):
             yield from (row[turn] for row in rows if turn < len(row))

@@ -1,4 +1,4 @@
-"""`python -m openmanus_rl.envs.service.nursery SOURCE FD OPTIONS`: a world is imported once, and forked for each session.
+"""`python -m openmanus_rl.envs.service.nursery SOURCE FD OPTIONS`: imports a world and forks a process a session.
 
 Over the control socket FD comes `fork`, with the new world's connection attached, answered with the process's id; or
 the id of a process to kill, answered when that is done. The nursery ends, and its worlds with it, when the control

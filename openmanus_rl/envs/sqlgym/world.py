@@ -36,8 +36,10 @@ class SqlGym(Environment):
     right query (the same rows as often; in the same order if the question asks for one; floats nearly equal), that
     pays 1 and ends the episode. Every query is an attempt: after `max_steps` the task is lost.
 
-    Queries can only read, are bounded in time, memory, rows and bytes, and run in a process of their own. Options: `bird_dir` (a directory with BIRD's
-    questions and databases instead of our own), `max_steps`, `query_seconds` (how long a query may take).
+    Queries can only read, are bounded in time, memory, rows and bytes, and run in a process of their own.
+
+    Options: `bird_dir` (a directory with BIRD's questions and databases instead of our own), `max_steps`,
+    `query_seconds` (how long a query may take).
     """
 
     name: ClassVar[str] = "sqlgym"
