@@ -136,7 +136,7 @@ class Environment(ABC):
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
 
-    @classmethod
+    @classmethod  # noqa: B027 - most worlds share nothing
     def warm_up(cls, **options: Any) -> None:
         """Make what all worlds of these options share, before processes for them are forked from this one."""
 

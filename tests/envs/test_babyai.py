@@ -1,5 +1,6 @@
 """BabyAI: missions in words, every level won by its expert, and AgentGym's routes."""
 
+import itertools
 import asyncio
 import json
 import os
@@ -324,4 +325,10 @@ def test_a_recorded_conversation_gets_answers_of_the_same_shape():
 def json_type(value):
     return (
         "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else type(value).__name__
+    )
+
+
+def test_a_single_level_needs_no_list():
+    assert list(itertools.islice(BabyAI.item_ids("train", levels="GoToRedBall"), 3)) == list(
+        itertools.islice(BabyAI.item_ids("train", levels=["GoToRedBall"]), 3)
     )
