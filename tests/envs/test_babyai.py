@@ -1,7 +1,7 @@
 """BabyAI: missions in words, every level won by its expert, and AgentGym's routes."""
 
-import itertools
 import asyncio
+import itertools
 import json
 import os
 import subprocess
