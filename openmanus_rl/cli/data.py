@@ -1,8 +1,9 @@
 """`openmanus-rl data`: task files."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,6 +12,9 @@ from rich.table import Table
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Split
 from openmanus_rl.errors import UserError
+
+AGENTGYM_OPTIONS: Mapping[str, Mapping[str, Any]] = {"textcraft": {"variants": 2}}
+"""Options under which a world has as many tasks as AgentGym, where by itself it has fewer."""
 
 app = typer.Typer(help="Task files (parquet): build and look.", no_args_is_help=True)
 
@@ -33,6 +37,10 @@ def build(
     from openmanus_rl.data.tasks import build_tasks, tasks_path, write_tasks
 
     chosen = read_options(options)
+    if agentgym:
+        chosen = {**AGENTGYM_OPTIONS.get(name, {}), **chosen}
+        if chosen:
+            typer.echo(f"these are tasks with the options {json.dumps(chosen)}: set them in env.options too")
     usual = _agentgym_sizes(name) if agentgym else {"train": 4096, "validation": 512, "test": 512}
     said: dict[Split, int | None] = {"train": train, "validation": validation, "test": test}
     for split, number in said.items():

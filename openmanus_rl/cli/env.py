@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from itertools import chain
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from openmanus_rl.envs.access import TOKEN_VARIABLE, listen, url_of
 from openmanus_rl.envs.cassette import Recorder, ReplayServer, forwarding_app, read_cassette
 from openmanus_rl.envs.check.run import CHECKS, FAST_CHECKS, check_server, check_world
 from openmanus_rl.envs.install import install
+from openmanus_rl.envs.launch import launch_servers
 from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, python_of
 from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
@@ -119,13 +121,18 @@ def record(
     options: WorldOptions = "{}",
 ) -> None:
     """Serve on loopback until Ctrl-C and write all traffic to a file: that of a run whose env.urls has this address."""
-    if target.startswith(("http://", "https://")):
-        served: ASGIApp = forwarding_app(target)
-    else:
-        served = build_app(environment_class(target), read_options(options), spec=target)
-    listener = listen("127.0.0.1", port, "--port")
-    typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
-    _until_ctrl_c(Recorder(served, cassette), listener)
+    with contextlib.ExitStack() as until_ctrl_c:
+        if target.startswith(("http://", "https://")):
+            served: ASGIApp = forwarding_app(target)
+        elif python_of(target) == sys.executable:
+            served = build_app(environment_class(target), read_options(options), spec=target)
+        else:  # the world runs in its virtualenv, behind a server of its own
+            logs = until_ctrl_c.enter_context(tempfile.TemporaryDirectory())
+            servers = launch_servers(target, options=read_options(options), log_dir=Path(logs))
+            served = forwarding_app(until_ctrl_c.enter_context(servers).urls[0])
+        listener = listen("127.0.0.1", port, "--port")
+        typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
+        _until_ctrl_c(Recorder(served, cassette), listener)
 
 
 @app.command()

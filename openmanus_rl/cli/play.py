@@ -1,16 +1,16 @@
 """`openmanus-rl play`: be the agent yourself."""
 
 import sys
-from collections.abc import Sequence
-from itertools import islice
+import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Environment, Task
-from openmanus_rl.envs.registry import environment_class
-from openmanus_rl.envs.service.app import describe_world
+from openmanus_rl.envs.registry import environment_class, make_environment
+from openmanus_rl.envs.service.sessions import refused_options
 from openmanus_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from openmanus_rl.models.chat import ChatRenderer
 
 ASK_EXPERT = "?"
+SEARCH_SECONDS = 10.0
+"""How long a task may be looked for."""
 
 
 def play(
@@ -37,21 +39,36 @@ def play(
 
     With --template you see what an agent sees and answer as it would; an empty line ends an answer.
     """
-    world, chosen = environment_class(name), read_options(options)
-    describe_world(world, chosen)  # refuses options that it does not have
-    item_id = next(islice(world.item_ids("train", **chosen), number, None), None)
-    if item_id is None:
-        raise UserError(f"{name} has no training task {number}.", "Tasks count from 0; choose a smaller --task.")
+    chosen = read_options(options)
+    refused = refused_options(environment_class(name), chosen)
+    if refused:
+        raise UserError(refused, "Look at --options.")
     if model is not None and template is None:
         raise UserError("--model shows an agent's prompts, and --template is not given.", "Add --template react.")
-    environment = world(**chosen)
+    environment = make_environment(name, **chosen)
     try:
+        item_id = _training_task(name, number, environment.item_ids("train", **chosen))
         if template is None:
             _play(environment, Task(name, item_id))
         else:
             _sit_in(environment, Task(name, item_id), template, model)
     finally:
         environment.close()
+
+
+def _training_task(name: str, number: int, item_ids: Iterator[str]) -> str:
+    """The item of that number. Some worlds have items without end, so the search for it has one."""
+    give_up = time.monotonic() + SEARCH_SECONDS
+    for index, item_id in enumerate(item_ids):
+        if index == number:
+            return item_id
+        if time.monotonic() > give_up:
+            raise UserError(
+                f"{name} has at least {index + 1} training tasks; number {number} was not reached in"
+                f" {SEARCH_SECONDS:g} s.",
+                "Choose a smaller --task.",
+            )
+    raise UserError(f"{name} has no training task {number}.", "Tasks count from 0; choose a smaller --task.")
 
 
 def _play(environment: Environment, task: Task) -> None:

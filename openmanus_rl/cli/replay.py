@@ -8,7 +8,7 @@ import typer
 import yaml
 
 from openmanus_rl.cli.options import read_options
-from openmanus_rl.envs.registry import environment_class
+from openmanus_rl.envs.registry import make_environment
 from openmanus_rl.errors import UserError
 
 
@@ -35,7 +35,7 @@ def replay(
     different = 0
     for index, episode in recorded:
         world = episode.task.env
-        environment = environment_class(world)(**(_options_of_run(path, world) if given is None else given))
+        environment = make_environment(world, **(_options_of_run(path, world) if given is None else given))
         try:
             differences = replay_episode(episode, environment)
         finally:

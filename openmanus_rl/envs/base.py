@@ -127,6 +127,10 @@ class Environment(ABC):
     machine. None: those annotated with numbers, `bool` or `Literal`. Who starts a server may set all."""
     served_elsewhere: ClassVar[bool] = False
     """Whether only a server of another program can play it."""
+    sessions_at_once: ClassVar[int | None] = None
+    """How many episodes of it one server plays at a time; None: as many as the server lets in."""
+    expert_seconds: ClassVar[float | None] = None
+    """How long `expert_action` may take, where that is longer than a step may."""
 
     @abstractmethod
     def instructions(self) -> str:
@@ -136,6 +140,10 @@ class Environment(ABC):
     @abstractmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
         """The ids of a split in a fixed order, for ever the same; no two with the same content, none in two splits."""
+
+    @classmethod  # noqa: B027 - most worlds share nothing
+    def warm_up(cls, **options: Any) -> None:
+        """Make what all worlds of these options share, before processes for them are forked from this one."""
 
     def item_of_number(self, number: int) -> str:
         """The item that a bare number means where a protocol names tasks by numbers."""

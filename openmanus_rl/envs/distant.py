@@ -11,6 +11,17 @@ from typing import IO, Any
 
 from openmanus_rl.envs.base import Environment, Observation, Split, StepResult, Task
 
+STATED = (
+    "name",
+    "grammar",
+    "success_rule",
+    "score_range",
+    "requirements",
+    "sessions_at_once",
+    "expert_seconds",
+)
+"""What a world says of itself; some of it may depend on its options."""
+
 
 class DistantWorld(Environment):
     """Passes every call on. `distant_world` makes one, with the name and the rules of the world it stands for."""
@@ -19,7 +30,7 @@ class DistantWorld(Environment):
 
     def __init__(self, command: list[str], options: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._ask("build", dict(options))
+        vars(self).update(self._ask("build", dict(options)))
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
@@ -86,7 +97,7 @@ class DistantWorld(Environment):
 
 def distant_world(world: type[Environment], spec: str, python: str, options: Mapping[str, Any]) -> Environment:
     """The world built with its options in another Python, where `spec` names it."""
-    stated = {name: getattr(world, name) for name in ("name", "grammar", "success_rule", "score_range", "requirements")}
+    stated = {name: getattr(world, name) for name in STATED}
     kind = type(f"Distant{world.__name__}", (DistantWorld,), {"world": world, **stated})
     program = "import sys; from openmanus_rl.envs.distant import main; main(sys.argv[1])"
     distant: Environment = kind([python, "-c", program, spec], options)
@@ -109,7 +120,7 @@ def main(spec: str) -> None:
         try:
             if method == "build":
                 world = environment_class(spec)(**arguments[0])
-                answer = True, None
+                answer = True, {name: getattr(world, name) for name in STATED}
             else:
                 answer = True, getattr(world, method)(*arguments)
         except Exception as error:  # noqa: BLE001 - raised again at the other end

@@ -22,6 +22,11 @@ def item_number(world: str, item_id: str) -> int:
     return int(match[1])
 
 
+def listed_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The names that an option lists; a single name needs no list around it."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
 def seeded(text: str) -> random.Random:
     """A generator that depends on `text` only. Use its `random()`: Python promises that sequence across versions."""
     return random.Random(stable_hash(text))

@@ -254,6 +254,7 @@ class Maze(Environment):
             raise UserError(f"maze: there is no observation {observation!r}. {did_you_mean(observation, OBSERVATIONS)}")
         if layout not in LAYOUTS:
             raise UserError(f"maze: there is no layout {layout!r}. {did_you_mean(layout, LAYOUTS)}")
+        vars(self)["score_range"] = (BUMP_REWARD * max_steps if penalties else 0.0, GOAL_REWARD)
         self.size = size
         self.open_walls = open_walls
         self.max_steps = max_steps

@@ -31,6 +31,13 @@ def test_a_task_that_the_world_does_not_have_is_named(cli):
     assert "wordle has no training task 999999999" in result.err
 
 
+def test_the_search_for_a_far_task_ends(cli):
+    result = cli("play", "maze", "--task", "999999999")
+    assert result.code == 2
+    assert "was not reached in 10 s" in result.err
+    assert "Choose a smaller --task" in result.err
+
+
 def test_a_person_sits_in_for_the_agent_and_sees_its_prompt_and_what_is_read(cli):
     answers = "Thought: hm\n\nThought: a wall?\nAction: up\n\n?\n"
     shown = cli("play", "maze", "--template", "react", stdin=answers)

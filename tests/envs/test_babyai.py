@@ -1,6 +1,7 @@
 """BabyAI: missions in words, every level won by its expert, and AgentGym's routes."""
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -347,4 +348,10 @@ def test_the_observation_route_tells_of_the_last_step_and_done_does_not_flip_bac
 def json_type(value):
     return (
         "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else type(value).__name__
+    )
+
+
+def test_a_single_level_needs_no_list():
+    assert list(itertools.islice(BabyAI.item_ids("train", levels="GoToRedBall"), 3)) == list(
+        itertools.islice(BabyAI.item_ids("train", levels=["GoToRedBall"]), 3)
     )

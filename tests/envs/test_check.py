@@ -79,6 +79,34 @@ def test_every_built_in_world_passes(name):
     assert len(results) == len(FAST_CHECKS)
 
 
+def test_the_other_wording_of_alfworld_passes_too():
+    results = list(check_world("alfworld", {"wording": "move"}, checks=FAST_CHECKS, seconds=60.0))
+    assert [result for result in results if result.status == "failed"] == []
+
+
+def test_the_grammar_is_that_of_a_world_and_not_of_its_class():
+    (result,) = run(toy_worlds.StatesItsGrammarLate, [BY_NAME["bad actions are told"]])
+    assert (result.status, result.detail) == ("passed", "10 bad actions")
+
+
+@pytest.mark.parametrize(("name", "options"), [("maze", {"max_steps": 40}), ("wordle", {"max_guesses": 20})])
+def test_the_score_range_follows_the_options(name, options):
+    (result,) = check_world(name, options, checks=[BY_NAME["success rule and score range"]])
+    assert result.status == "passed", result.detail
+
+
+def test_no_more_sessions_are_played_at_once_than_the_world_does():
+    (result,) = run(toy_worlds.PlaysTwoAtOnce, [BY_NAME["sessions are isolated"]])
+    assert (result.status, result.detail.split(",")[1]) == ("passed", " 2 at once")
+
+
+def test_a_world_is_closed_also_where_it_fails_the_check(tmp_path):
+    trace = tmp_path / "trace"
+    (result,) = run(toy_worlds.LeavesATrace, [BY_NAME["nothing after the end"]], options={"trace": str(trace)})
+    assert result.status == "failed"
+    assert trace.read_text().count("made") == trace.read_text().count("closed")
+
+
 def test_a_server_whose_world_is_not_known_here_needs_items():
     with live_service(toy_worlds.Sound) as url, pytest.raises(UserError, match="--item"):
         list(check_server(url))

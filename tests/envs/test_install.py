@@ -5,7 +5,10 @@ import textwrap
 import zipfile
 
 import pytest
+from typer.testing import CliRunner
 
+from openmanus_rl.cli.main import app
+from openmanus_rl.envs import ENVIRONMENTS
 from openmanus_rl.envs import install as installing
 from openmanus_rl.envs.base import EpisodeOver, Task
 from openmanus_rl.envs.distant import distant_world
@@ -69,6 +72,25 @@ def test_the_virtualenvs_python_is_used_where_this_one_lacks_the_package(faraway
     assert python_for(world) != sys.executable
     assert str(installing.HOME) in python_for(world)
     assert python_for(Maze) == python_of("maze") == sys.executable
+
+
+class _Asked(Exception):
+    """Raised in place of starting a world in a virtualenv."""
+
+
+def _raise(*given, **_):
+    raise _Asked(given)
+
+
+@pytest.mark.parametrize("words", [["play", "faraway"], ["env", "record", "faraway", "tape.jsonl", "--port", "0"]])
+def test_commands_use_a_worlds_virtualenv(faraway, monkeypatch, tmp_path, words):
+    world, _ = faraway
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(vars(ENVIRONMENTS)["_entries"], "faraway", world)
+    monkeypatch.setattr("openmanus_rl.envs.registry.distant_world", _raise)
+    monkeypatch.setattr("openmanus_rl.cli.env.launch_servers", _raise)
+    with pytest.raises(_Asked):
+        CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def test_an_installation_that_broke_off_is_not_used(faraway, monkeypatch):

@@ -14,6 +14,7 @@ from live_service import call
 
 from openmanus_rl.envs import install as installing
 from openmanus_rl.envs.base import Task
+from openmanus_rl.envs.check.run import FAST_CHECKS, check_world
 from openmanus_rl.envs.client import NativeClient
 from openmanus_rl.envs.install import install, python_for
 from openmanus_rl.envs.launch import launch_servers
@@ -113,6 +114,15 @@ def test_the_expert_does_tasks_and_the_same_task_starts_the_same_way(installed):
         science.close()
 
 
+def test_a_task_starts_the_same_way_whatever_the_simulator_played_before(installed):
+    science = make_environment("sciworld")
+    try:
+        seen = [science.reset(Task("sciworld", item_id)).text for item_id in ("boil-14", "melt-14", "boil-0") * 3]
+    finally:
+        science.close()
+    assert len(set(seen)) == 3
+
+
 def test_the_same_actions_bring_the_same_in_another_process(installed):
     program = """
 from openmanus_rl.envs.base import Task
@@ -126,6 +136,16 @@ for item_id in ("grow-plant-1", "mendelian-genetics-known-plant-3", "use-thermom
 world.close()
 """
     assert run(installed, program) == run(installed, program)
+
+
+@pytest.mark.timeout(3600)
+def test_it_passes_every_fast_check(installed, tmp_path, monkeypatch):
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "envs").symlink_to(installing.HOME)
+    monkeypatch.chdir(tmp_path)  # so that processes which the checks start find the installation
+    results = list(check_world("sciworld", {"simulators": 4}, checks=FAST_CHECKS, seconds=60.0))
+    assert [(result.name, result.status, result.detail) for result in results if result.status != "passed"] == []
+    assert len(results) == len(FAST_CHECKS)
 
 
 def test_agentgyms_routes_play_a_real_episode(server):

@@ -1,7 +1,9 @@
 """SqlGym: its questions, what counts as the same answer, that queries do no harm, and its routes."""
 
 import json
+import re
 import sqlite3
+import time
 from collections import Counter
 from itertools import combinations
 
@@ -13,6 +15,7 @@ from openmanus_rl.envs.baselines import baseline_success
 from openmanus_rl.envs.registry import environment_class
 from openmanus_rl.envs.sqlgym import SqlGym
 from openmanus_rl.envs.sqlgym.databases import database_bytes, schemas
+from openmanus_rl.envs.sqlgym.query_process import QueryProcess
 from openmanus_rl.envs.sqlgym.questions import own_questions
 from openmanus_rl.envs.sqlgym.runner import Bounds, QueryRefused, ReadOnlyDatabase, is_ordered, same_answer
 from openmanus_rl.errors import UserError
@@ -177,6 +180,37 @@ def test_a_long_result_is_cut():
 
 def test_a_slow_query_ends_in_time_as_an_error():
     assert "longer than 0.1 s" in started(query_seconds=0.1).step(ENDLESS).observation.text
+
+
+LONG_TEXTS = "(SELECT hex(zeroblob(90000)) h, hex(zeroblob(45000)) k)"
+LEVELS_OF_SUMS = " FROM (".join(f"SELECT {'+'.join(['x'] * 60)} x" for _ in range(5))
+UNSTOPPABLE = {
+    "many calls within one row": f"SELECT {'+'.join(['instr(h,k||1)'] * 150)} FROM {LONG_TEXTS}",
+    "one long call": f"SELECT length(trim(h, replace(substr(k, 1, 15000), '0', '1') || '0')) FROM {LONG_TEXTS}",
+    "one long pattern": f"SELECT h LIKE '%' || substr(k, 1, 49990) || '1' FROM {LONG_TEXTS}",
+    "a plan without end": f"{LEVELS_OF_SUMS} FROM (SELECT id x FROM orders){')' * 4}",
+}
+"""Queries that SQLite does not interrupt, whatever it is told."""
+
+
+@pytest.mark.parametrize("sql", UNSTOPPABLE.values(), ids=UNSTOPPABLE)
+def test_a_query_that_sqlite_does_not_interrupt_ends_in_time_too(sql):
+    world = started(query_seconds=1.0)
+    began = time.monotonic()
+    result = world.step(sql)
+    assert time.monotonic() - began < 3.0
+    assert re.search("longer than 1 s|more memory or time", result.observation.text)
+    assert world.step(world.expert_action()).success, "the next query is answered"
+    world.close()
+
+
+def test_a_query_s_memory_is_bounded():
+    database = QueryProcess(database_bytes("retail"), Bounds(seconds=20, memory_bytes=64 << 20))
+    hungry = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000) "
+    with pytest.raises(QueryRefused, match="memory"):
+        database.run(f"{hungry} SELECT json_group_array(a.b) FROM (SELECT hex(randomblob(9000)) b FROM n ORDER BY b) a")
+    assert database.run("SELECT 1") == [(1,)]
+    database.close()
 
 
 def test_the_right_query_is_told_nowhere():

@@ -22,6 +22,7 @@ from openmanus_rl.envs.access import require_safe_host
 from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.check.run import CHECKS, check_server
 from openmanus_rl.envs.client import NativeClient
+from openmanus_rl.envs.client.agentgym import AgentGymClient
 from openmanus_rl.envs.client.descriptors import DESCRIPTORS
 from openmanus_rl.envs.service.serve import _parser
 from openmanus_rl.envs.service.sessions import Limits
@@ -206,3 +207,29 @@ def test_12_the_agent_is_told_both_grammars_of_alfworld_and_the_actions_that_are
     assert "put [object] in/on [place]" in told
     assert "move [object] to [place]" in told
     assert DESCRIPTORS["alfworld"].actions_key == "available_actions"
+
+
+@pytest.mark.parametrize("spoken", ["put", "move"])
+@pytest.mark.parametrize("wording", ["put", "move"])
+def test_12_server_and_client_play_alfworld_in_either_grammar(wording, spoken):
+    guide = ENVIRONMENTS["alfworld"](wording=spoken)
+    task = Task("alfworld", "alfworld_0")
+    guide.reset(task)
+
+    async def play(url):
+        async with AgentGymClient("alfworld", [url]) as client:
+            handle = await client.start(task)
+            assert "go to " in handle.observation.text, "possible actions are shown"
+            said = []
+            while not handle.done:
+                said.append(guide.expert_action())
+                guide.step(said[-1])
+                result, _ = await client.step(handle, said[-1])
+            return said, result
+
+    with live_service(ENVIRONMENTS["alfworld"], {"wording": wording}) as url:
+        said, result = asyncio.run(play(url))
+        shown = call("GET", f"{url}/v1/env").content
+    assert any(action.startswith(spoken) for action in said)
+    assert result.success
+    assert all(form in shown["instructions"] for form in shown["forms"])

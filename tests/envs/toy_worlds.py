@@ -264,6 +264,48 @@ class GoesOnAfterTheEnd(Sound):
         return super().step(action)
 
 
+class LeavesATrace(GoesOnAfterTheEnd):
+    """Writes a line into a file when it is made, and another when it is closed."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__()
+        self.trace = trace
+        self.tell("made")
+
+    def close(self) -> None:
+        if self.trace:
+            self.tell("closed")
+            self.trace = ""
+
+    def tell(self, what: str) -> None:
+        with open(self.trace, "a") as trace:
+            trace.write(f"{what}\n")
+
+
+class StatesItsGrammarLate(Sound):
+    """Its class takes anything for an action, and a world made of it does not."""
+
+    grammar = ActionGrammar((ActionForm("anything", ".*"),))
+
+    def __init__(self, nap: float = 0.0) -> None:
+        super().__init__(nap)
+        vars(self)["grammar"] = Sound.grammar
+
+
+class PlaysTwoAtOnce(Sound):
+    sessions_at_once = 2
+    playing: ClassVar[set[int]] = set()
+
+    def reset(self, task: Task) -> Observation:
+        self.playing.add(id(self))
+        if len(self.playing) > 2:
+            raise RuntimeError("a third one")
+        return super().reset(task)
+
+    def close(self) -> None:
+        self.playing.discard(id(self))
+
+
 class HangsOnBadActions(Sound):
     def step(self, action: str) -> StepResult:
         if not self.grammar.parse(action):

@@ -14,6 +14,7 @@ from typing import Any
 from openmanus_rl.envs.alfworld.generate import TASK_TYPES
 from openmanus_rl.envs.alfworld.household import GRAMMARS
 from openmanus_rl.envs.base import Split
+from openmanus_rl.envs.given_files import lacking, read_json
 from openmanus_rl.errors import UserError
 
 GAME = "game.tw-pddl"
@@ -115,8 +116,11 @@ def numbered_games(mappings: Iterable[Path]) -> list[str]:
     games = []
     for index, path in enumerate(mappings):
         folder = "train" if index == 0 else "valid_train"
-        records = json.loads(Path(path).read_text(encoding="utf-8"))
-        games += [f"{folder}/{record['task_type']}/{record['task_id']}" for record in records]
+        for place, record in enumerate(read_json(path, "alfworld", "mappings"), 1):
+            try:
+                games.append(f"{folder}/{record['task_type']}/{record['task_id']}")
+            except (KeyError, TypeError) as error:
+                raise lacking(path, "alfworld", "mappings", place, error) from error
     return games
 
 

@@ -27,7 +27,7 @@ from openmanus_rl.envs.base import (
     split_of,
     stable_hash,
 )
-from openmanus_rl.envs.items import item_number, pick
+from openmanus_rl.envs.items import item_number, listed_names, pick
 from openmanus_rl.errors import UserError, did_you_mean
 
 
@@ -68,7 +68,7 @@ class AlfWorld(Environment):
         games_dir: str | None = None,
         mappings: Sequence[str] | None = None,
     ) -> None:
-        for task_type in task_types or ():
+        for task_type in listed_names(task_types):
             if task_type not in TASK_TYPES:
                 raise UserError(f"alfworld: task_types has {task_type!r}. {did_you_mean(task_type, TASK_TYPES)}")
         if max_steps < 1:
@@ -77,16 +77,20 @@ class AlfWorld(Environment):
             raise UserError(f"alfworld: there is no wording {wording!r}. {did_you_mean(wording, GRAMMARS)}")
         if mappings is not None and games_dir is None:
             raise UserError("alfworld: mappings is given without games_dir", "The mappings number published games.")
-        self.task_types = tuple(task_types or TASK_TYPES)
+        for path in listed_names(mappings):
+            if not Path(path).is_file():
+                raise UserError(f"alfworld: there is no file at {path}", "Look at env.options.mappings.")
+        vars(self)["grammar"] = GRAMMARS[wording]
+        self.task_types = listed_names(task_types) or TASK_TYPES
         self.max_steps = max_steps
         self.wording = wording
         self.list_actions = list_actions
         self.games_dir = Path(games_dir) if games_dir else None
-        self.mappings = tuple(mappings or ())
+        self.mappings = listed_names(mappings)
         self._present: _Episode | None = None
 
     def instructions(self) -> str:
-        shown = GRAMMARS[self.wording].describe()
+        shown = self.grammar.describe()
         return f"Do the household task. Carry one thing at a time. Actions, for example: {shown}."
 
     @classmethod
@@ -122,7 +126,7 @@ class AlfWorld(Environment):
             raise EpisodeOver(f"{episode.item_id} is over; call reset")
         episode.turns += 1
         said = episode.game.act(action)
-        info = {} if said is not None else {"invalid": f"not an action such as {GRAMMARS[self.wording].describe()}"}
+        info = {} if said is not None else {"invalid": f"not an action such as {self.grammar.describe()}"}
         success = episode.game.won()
         truncated = not success and episode.turns >= self.max_steps
         episode.over = success or truncated

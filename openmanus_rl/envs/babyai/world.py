@@ -31,7 +31,7 @@ from openmanus_rl.envs.base import (
     Task,
     stable_hash,
 )
-from openmanus_rl.envs.items import item_number, pick
+from openmanus_rl.envs.items import item_number, listed_names, pick
 from openmanus_rl.errors import UserError, did_you_mean
 
 _COLOR = "(?:red|green|blue|purple|yellow|grey)"
@@ -241,12 +241,13 @@ def _start(number: int) -> Level:
 def _check_names(levels: Sequence[str] | None) -> tuple[str, ...]:
     if levels is None:
         return LEVELS
-    for name in levels:
+    names = listed_names(levels)
+    for name in names:
         if name not in LEVELS:
             raise UserError(f"babyai: there is no level {name!r}. {did_you_mean(name, LEVELS)}")
-    if not levels:
+    if not names:
         raise UserError("babyai: levels is empty", "Leave it out for all levels.")
-    return tuple(levels)
+    return names
 
 
 def _stages(instruction: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """`python -m openmanus_rl.envs.check.account WORLD OPTIONS`: a world's first tasks as this process sees them."""
 
 import json
+import random
 import sys
 from itertools import islice
 from typing import Any
@@ -36,12 +37,19 @@ def trajectory(environment: Environment, task: Task, turns: int) -> list[Any]:
     seen: list[Any] = [first.text, environment.state_key(), environment.instructions()]
     for _ in range(turns):
         form = pick(environment.grammar.forms, chance.random()).shown
-        action = (environment.expert_action() or form) if chance.random() < 0.7 else form
+        action = (_apt_action(environment, chance) or form) if chance.random() < 0.7 else form
         result = environment.step(action)
         seen.append([action, result.observation.text, result.reward, result.done, environment.state_key()])
         if result.done:
             break
     return seen
+
+
+def _apt_action(environment: Environment, chance: random.Random) -> str | None:
+    """An action that leads somewhere: the expert's, or any valid one where the expert thinks for long."""
+    if environment.expert_seconds is None:
+        return environment.expert_action()
+    return environment.random_action(chance.random())
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ async def grammar_shown_is_parsed(subject: Subject) -> str:
 
     That a form is refused where it is said breaks no promise: it may name something that is not there.
     """
-    grammar = subject.known_world().grammar
+    grammar = subject.known_grammar()
     for form in subject.forms:
         if form not in subject.instructions:
             raise CheckFailed(f"{form!r} is a form of the grammar, and the instructions do not show it")
@@ -36,7 +36,7 @@ async def grammar_shown_is_parsed(subject: Subject) -> str:
             raise CheckFailed(f"{form!r} is shown, and does not match its own pattern")
 
     async def expert(item_id: str, turn: int, handle: Handle) -> str:
-        return await subject.client.expert_action(handle) or await subject.script(item_id, turn, handle)
+        return await subject.expert_action(handle) or await subject.script(item_id, turn, handle)
 
     knows = await subject.knows_an_expert()
     for item_id in subject.item_ids if knows else ():
@@ -50,7 +50,7 @@ async def grammar_shown_is_parsed(subject: Subject) -> str:
 
 async def bad_actions_are_told(subject: Subject) -> str:
     """What is no action is answered with a reason, and wins nothing."""
-    bad = [action for action in BAD_ACTIONS if subject.world is None or not subject.world.grammar.parse(action)]
+    bad = [action for action in BAD_ACTIONS if subject.grammar is None or not subject.grammar.parse(action)]
     for action in bad:
         played = await answered(repr(action), play(subject, subject.item_ids[0], _always(action), turns=1))
         result = played.results[0]

@@ -10,6 +10,8 @@ from openmanus_rl.envs.items import pick, seeded
 from openmanus_rl.envs.registry import make_environment
 
 EXPERT_TASKS = 64
+PONDERED_TASKS = 16
+"""So few where the expert thinks for long."""
 EXPERT_SUCCESS = 0.95
 
 
@@ -34,8 +36,16 @@ async def nothing_after_the_end(subject: Subject) -> str:
     finally:
         await subject.client.close(handle)
     if subject.world is not None:
-        await aside(partial(_refused_by_the_world, make_environment(subject.name, **subject.options), handle.task))
+        await aside(partial(_check_the_world_itself, subject, handle.task))
     return "refused twice"
+
+
+def _check_the_world_itself(subject: Subject, task: Task) -> None:
+    environment = make_environment(subject.name, **subject.options)
+    try:
+        _refused_by_the_world(environment, task)
+    finally:
+        environment.close()
 
 
 def _refused_by_the_world(environment: Environment, task: Task) -> None:
@@ -51,7 +61,6 @@ def _refused_by_the_world(environment: Environment, task: Task) -> None:
         except EpisodeOver:
             continue
         raise CheckFailed("the world itself takes a step after the end; it must raise EpisodeOver")
-    environment.close()
 
 
 async def score_in_its_range(subject: Subject) -> str:
@@ -81,10 +90,11 @@ async def score_in_its_range(subject: Subject) -> str:
 
 async def expert_succeeds(subject: Subject) -> str:
     """The world's own expert solves its tasks."""
-    items = list(islice(subject.items.get("test") or subject.item_ids, EXPERT_TASKS))
+    tasks = PONDERED_TASKS if subject.expert_seconds > subject.seconds else EXPERT_TASKS
+    items = list(islice(subject.items.get("test") or subject.item_ids, tasks))
 
     async def expert(item_id: str, _: int, handle: Handle) -> str:
-        action = await subject.client.expert_action(handle)
+        action = await subject.expert_action(handle)
         if action is None:
             raise NotChecked(f"the world knows no expert action in {item_id}")
         return action

@@ -1,6 +1,7 @@
 """All checks of one world, one after another, on a server of its own or on one that runs already."""
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openmanus_rl.envs.access import token_from_environment
-from openmanus_rl.envs.base import SPLITS, Environment, Split
+from openmanus_rl.envs.base import SPLITS, ActionGrammar, Environment, Split
 from openmanus_rl.envs.check.actions import (
     bad_actions_are_told,
     calls_end_in_time,
@@ -23,12 +24,15 @@ from openmanus_rl.envs.check.splits import disjoint_splits
 from openmanus_rl.envs.check.subject import CheckFailed, NotChecked, Subject
 from openmanus_rl.envs.client import NativeClient, Patience
 from openmanus_rl.envs.client.transport import NoAnswer, Transport
+from openmanus_rl.envs.install import python_for
 from openmanus_rl.envs.launch import launch_servers
-from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class
+from openmanus_rl.envs.registry import ENVIRONMENTS, environment_class, make_environment
 from openmanus_rl.errors import UserError
 
 ITEMS = 64
 """Of each split are looked at."""
+MOST_SESSIONS = 1000
+"""Are played at once, of a world that does not say how many it can."""
 CHECK_SECONDS = 600.0
 """No check takes longer: one that does has met a world that hangs."""
 
@@ -111,7 +115,10 @@ def check_server(
             items={"train": items} if items else _items(world or _known_here(told["name"]), options),
             world=world,
             options=options,
+            grammar=_grammar(name or told["name"], world, options),
             seconds=seconds,
+            expert_seconds=max(seconds, told.get("expert_seconds") or 0.0),
+            sessions_at_once=told.get("sessions_at_once") or MOST_SESSIONS,
         )
         try:
             for check in checks:
@@ -136,6 +143,17 @@ async def _described(url: str, seconds: float) -> dict[str, Any]:
             f"{url} is no server of ours: {reply.complaint}", "Servers of `openmanus-rl env serve` can be checked."
         )
     return reply.content
+
+
+def _grammar(name: str, world: type[Environment] | None, options: Mapping[str, Any]) -> ActionGrammar | None:
+    """That of a world with these options, which may differ from its class's."""
+    if world is None:
+        return None
+    environment = world(**options) if python_for(world) == sys.executable else make_environment(name, **options)
+    try:
+        return environment.grammar
+    finally:
+        environment.close()
 
 
 def _items(world: type[Environment], options: Mapping[str, Any]) -> Mapping[Split, Sequence[str]]:

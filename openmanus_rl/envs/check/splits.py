@@ -9,6 +9,8 @@ from openmanus_rl.envs.check.subject import MAX_TURNS, CheckFailed, Subject, asi
 from openmanus_rl.envs.registry import make_environment
 
 TASKS = 24
+PONDERED_TURNS = 20
+"""Of a task are played where the expert, which would lead to its end, thinks for long."""
 
 
 async def disjoint_splits(subject: Subject) -> str:
@@ -28,11 +30,12 @@ async def disjoint_splits(subject: Subject) -> str:
 
 def _compare(subject: Subject) -> None:
     environment = make_environment(subject.name, **subject.options)
+    turns = MAX_TURNS if environment.expert_seconds is None else PONDERED_TURNS
     found: dict[str, tuple[str, str]] = {}
     try:
         for split in SPLITS:
             for item_id in subject.items[split][:TASKS]:
-                content = json.dumps(trajectory(environment, Task(subject.name, item_id), MAX_TURNS))
+                content = json.dumps(trajectory(environment, Task(subject.name, item_id), turns))
                 other_split, other = found.setdefault(content, (split, item_id))
                 if other_split != split:
                     raise CheckFailed(f"{item_id} of {split} is the same task as {other} of {other_split}")

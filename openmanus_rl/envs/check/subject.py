@@ -4,9 +4,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
-from openmanus_rl.envs.base import Environment, Split, StepResult, Task
+from openmanus_rl.envs.base import ActionGrammar, Environment, Split, StepResult, Task
 from openmanus_rl.envs.client import EnvFailure, Handle, NativeClient
 from openmanus_rl.envs.items import pick, seeded
 
@@ -40,8 +41,13 @@ class Subject:
     items: Mapping[Split, Sequence[str]]
     world: type[Environment] | None
     options: Mapping[str, Any]
+    grammar: ActionGrammar | None
+    """That of a world with these options, where its class is at hand."""
     seconds: float
     """How long one call to the world may take."""
+    expert_seconds: float
+    """How long the expert may think."""
+    sessions_at_once: int
 
     @property
     def item_ids(self) -> list[str]:
@@ -53,13 +59,26 @@ class Subject:
             raise NotChecked("needs the world's own class, and a server does not give it away")
         return self.world
 
+    @cached_property
+    def room(self) -> asyncio.Semaphore:
+        """For as many sessions as the world plays at once."""
+        return asyncio.Semaphore(self.sessions_at_once)
+
+    def known_grammar(self) -> ActionGrammar:
+        self.known_world()
+        assert self.grammar is not None
+        return self.grammar
+
     async def start(self, item_id: str) -> Handle:
         return await self.client.start(Task(self.name, item_id))
+
+    async def expert_action(self, handle: Handle) -> str | None:
+        return await self.client.expert_action(handle, self.expert_seconds)
 
     async def knows_an_expert(self) -> bool:
         handle = await self.start(self.item_ids[0])
         try:
-            return await self.client.expert_action(handle) is not None
+            return await self.expert_action(handle) is not None
         finally:
             await self.client.close(handle)
 
@@ -67,7 +86,7 @@ class Subject:
         """An action that depends on the task and its state only: mostly the expert's, else one of the forms."""
         chance = seeded(f"check {item_id} {turn}")
         if chance.random() < 0.7:
-            action = await self.client.expert_action(handle)
+            action = await self.expert_action(handle)
             if action is not None:
                 return action
         return pick(self.forms, chance.random())
@@ -95,7 +114,12 @@ Choose = Callable[[str, int, Handle], Awaitable[str]]
 
 
 async def play(subject: Subject, item_id: str, choose: Choose, turns: int = MAX_TURNS) -> Played:
-    """Play a task to its end, or for so many turns, in a session of its own."""
+    """Play a task to its end, or for so many turns, in a session of its own, when there is room for one."""
+    async with subject.room:
+        return await _play(subject, item_id, choose, turns)
+
+
+async def _play(subject: Subject, item_id: str, choose: Choose, turns: int) -> Played:
     handle = await subject.start(item_id)
     try:
         seen: list[Any] = [handle.observation.text, handle.state_key, handle.instructions]

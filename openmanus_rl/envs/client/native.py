@@ -85,9 +85,9 @@ class NativeClient(EnvironmentClient):
         handle.done = result.done
         return result, state_key
 
-    async def expert_action(self, handle: Handle) -> str | None:
-        """A good action in the present state, if the world knows one."""
-        action: str | None = (await self._ask(handle, "GET", "expert_action"))["action"]
+    async def expert_action(self, handle: Handle, seconds: float | None = None) -> str | None:
+        """A good action in the present state, if the world knows one; some think for longer than a step takes."""
+        action: str | None = (await self._ask(handle, "GET", "expert_action", seconds=seconds))["action"]
         return action
 
     async def snapshot(self, handle: Handle) -> int:
@@ -120,14 +120,24 @@ class NativeClient(EnvironmentClient):
         await self._batcher.aclose()
         await self._transport.aclose()
 
-    async def _ask(self, handle: Handle, method: str, verb: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def _ask(
+        self,
+        handle: Handle,
+        method: str,
+        verb: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> Any:
         url = f"{handle.url}/v1/sessions/{handle.session}/{verb}"
-        return await self._until_answered(url, lambda seconds: self._transport.request(method, url, body, seconds))
+        return await self._until_answered(url, lambda left: self._transport.request(method, url, body, left), seconds)
 
-    async def _until_answered(self, url: str, ask: Callable[[float], Awaitable[Reply]]) -> Any:
+    async def _until_answered(
+        self, url: str, ask: Callable[[float], Awaitable[Reply]], seconds: float | None = None
+    ) -> Any:
         """Ask until there is an answer or the budget is spent; everything asked here may be repeated."""
         patience = self._patience
-        deadline = time.monotonic() + patience.step_seconds
+        deadline = time.monotonic() + (seconds or patience.step_seconds)
         tries = 0
         while True:
             tries += 1

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from openmanus_rl.envs.base import ActionForm, ActionGrammar
@@ -22,13 +23,17 @@ def make_gym(env_id: str, wrapper: str, arguments: Mapping[str, Any]) -> Any:
         raise UserError(
             "gym: no environment is chosen.", "Name it: env.options.id=FrozenLake-v1, or a class as module:Class."
         )
-    if ":" in env_id and not REGISTERED.fullmatch(env_id):
-        made = load_object(env_id, "Gymnasium environment")(**arguments)
-    else:
-        try:
-            made = gymnasium.make(env_id, **arguments)
-        except gymnasium.error.Error as error:
-            raise UserError(f"gym: {error}", "Is the package that registers it installed?") from error
+    own = ":" in env_id and not REGISTERED.fullmatch(env_id)
+    make = load_object(env_id, "Gymnasium environment") if own else partial(gymnasium.make, env_id)
+    try:
+        made = make(**arguments)
+    except gymnasium.error.Error as error:
+        raise UserError(f"gym: {error}", "Is the package that registers it installed?") from error
+    except TypeError as error:
+        raise UserError(
+            f"gym: {env_id} cannot be made with {dict(arguments)}: {error}.",
+            "env.options.make has the keyword arguments for making it.",
+        ) from error
     return load_object(wrapper, "wrapper")(made) if wrapper else made
 
 

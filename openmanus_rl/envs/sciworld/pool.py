@@ -17,7 +17,7 @@ MAX_EPISODES = 500
 """A simulator past either of these is replaced between episodes."""
 
 GOLD_SECONDS = 900
-"""How long a gold path may take: a whole episode is played for it."""
+"""How long a gold path may take, waiting for others included: a whole episode is played for it."""
 
 
 class SimulatorPool:

@@ -28,8 +28,18 @@ HEAP_MEGABYTES = 256
 READ_SECONDS = 25
 """A simulator that does not answer for so long is given up; shorter than a server waits for a step."""
 
-_JAVA_OPTIONS = (f"-Xmx{HEAP_MEGABYTES}m", "-Xss4m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-"""One small process among many on few cores: no parallel collector."""
+_JAVA_OPTIONS = (
+    f"-Xmx{HEAP_MEGABYTES}m",
+    "-Xss4m",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-XX:+UnlockExperimentalVMOptions",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:hashCode=2",
+)
+"""One small process among many on few cores: no parallel collector. All objects have the same hash code, so that the
+simulator, which keeps things in hash sets, always names them in the same order: by default that depends on what the
+process did before."""
 
 _TIMELESS = ("task", "help", "objects")
 """Questions that are answered beside the simulation."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openmanus_rl.envs.base import Split
+from openmanus_rl.envs.items import listed_names
 from openmanus_rl.errors import UserError, did_you_mean
 
 VARIATIONS: Mapping[str, int] = {
@@ -100,9 +101,10 @@ def task_of_number(number: int) -> ScienceTask:
     raise UserError(f"sciworld: there is no task {number}", f"AgentGym numbers its tasks from 0 to {count - 1}.")
 
 
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The given task types, all of which must exist."""
+def check_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The given task types, all of which must exist; unset: all there are."""
+    names = listed_names(given) or tuple(VARIATIONS)
     for name in names:
         if name not in VARIATIONS:
             raise UserError(f"sciworld: tasks has {name!r}. {did_you_mean(name, VARIATIONS)}")
-    return tuple(names)
+    return names

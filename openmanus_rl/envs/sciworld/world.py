@@ -15,10 +15,9 @@ from openmanus_rl.envs.base import (
     Task,
 )
 from openmanus_rl.envs.items import pick
-from openmanus_rl.envs.sciworld.pool import GOLD, POOL
+from openmanus_rl.envs.sciworld.pool import GOLD, GOLD_SECONDS, POOL
 from openmanus_rl.envs.sciworld.simulator import Answer, Simulator, check_requirements
 from openmanus_rl.envs.sciworld.tasks import (
-    VARIATIONS,
     ScienceTask,
     check_names,
     read_item_id,
@@ -112,6 +111,8 @@ class SciWorld(Environment):
     score_range: ClassVar[tuple[float, float]] = (-100.0, 100.0)
     requirements: ClassVar[tuple[str, ...]] = ("scienceworld", "py4j")
     session_options: ClassVar[tuple[str, ...]] = ("max_steps",)
+    sessions_at_once: ClassVar[int | None] = 16
+    expert_seconds: ClassVar[float | None] = GOLD_SECONDS
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class SciWorld(Environment):
         simplifications: str = "",
         simulators: int = 16,
     ) -> None:
-        self.tasks = check_names(tasks or tuple(VARIATIONS))
+        self.tasks = check_names(tasks)
         if max_steps < 1:
             raise UserError(f"sciworld: max_steps is {max_steps}", "An episode needs at least one turn.")
         if simulators < 1:
@@ -129,6 +130,7 @@ class SciWorld(Environment):
         self.max_steps = max_steps
         self.simplifications = simplifications
         self.simulators = simulators
+        vars(self)["sessions_at_once"] = simulators
         self._present: _Episode | None = None
 
     def instructions(self) -> str:
@@ -137,7 +139,7 @@ class SciWorld(Environment):
     @classmethod
     def item_ids(cls, split: Split, tasks: Sequence[str] | None = None, **options: Any) -> Iterator[str]:
         """ScienceWorld's own splits, the task types taking turns, so that the first items are of all types."""
-        names = check_names(tasks or tuple(VARIATIONS))
+        names = check_names(tasks)
         rows = [[f"{name}-{number}" for number in variations(name, split)] for name in names]
         for turn in range(max(map(len, rows))):
             yield from (row[turn] for row in rows if turn < len(row))
@@ -244,7 +246,7 @@ class SciWorld(Environment):
 
     def random_action(self, uniform: float) -> str:
         """Any action that the simulator holds valid, but for focusing, which mostly ends the episode at once."""
-        valid = self._simulator.listed("getValidActionObjectCombinations")
+        valid = sorted(self._simulator.listed("getValidActionObjectCombinations"))  # it lists them in any order
         return pick([action for action in valid if not action.startswith(("focus", "reset"))], uniform)
 
     def render(self) -> str:

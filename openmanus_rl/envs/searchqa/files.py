@@ -42,12 +42,16 @@ def _lines(path: str, option: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each line's place and content."""
     if not Path(path).is_file():
         raise UserError(f"searchqa: there is no file at {path}", f"Look at env.options.{option}.")
-    with open(path, encoding="utf-8") as lines:
+    with open(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                entry = json.loads(line)
+                entry = json.loads(line.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"searchqa: line {number} of {path} is not UTF-8", f"Save it so; env.options.{option} names it."
+                ) from error
             except json.JSONDecodeError as error:
                 raise UserError(f"searchqa: line {number} of {path} is not JSON: {error}") from error
             if not isinstance(entry, dict):

@@ -92,6 +92,8 @@ def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict
         "forms": [form.shown for form in sample.grammar.forms],
         "success_rule": world.success_rule,
         "score_range": list(sample.score_range),
+        "sessions_at_once": sample.sessions_at_once,
+        "expert_seconds": sample.expert_seconds,
         "instructions": instructions,
     }
 

@@ -125,7 +125,8 @@ class NativeRoutes:
         async with self._sessions.using(_session_id(request)) as session:
             if session.progress.done:
                 return json_response({"action": None})
-            return json_response({"action": await session.ask(methodcaller("expert_action"))})
+            seconds = self._sessions.world.expert_seconds
+            return json_response({"action": await session.ask(methodcaller("expert_action"), seconds)})
 
     async def snapshot(self, request: Request) -> Response:
         async with self._sessions.using(_session_id(request)) as session:

@@ -1,10 +1,11 @@
-"""`python -m openmanus_rl.envs.service.nursery SOURCE FD`: imports a world once and forks a process for each session.
+"""`python -m openmanus_rl.envs.service.nursery SOURCE FD OPTIONS`: imports a world and forks a process a session.
 
 Over the control socket FD comes `fork`, with the new world's connection attached, answered with the process's id; or
 the id of a process to kill, answered when that is done. The nursery ends, and its worlds with it, when the control
 socket closes.
 """
 
+import json
 import os
 import queue
 import signal
@@ -20,9 +21,10 @@ from openmanus_rl.envs.service.framing import pack, receive
 from openmanus_rl.envs.service.runner import Outcome, WorldCrashed, outcome_of
 
 
-def main(source: str, fd: int) -> None:
+def main(source: str, fd: int, options: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the server's affair
     world = environment_class(source)
+    world.warm_up(**options)
     control = socket.socket(fileno=fd)
     children: set[int] = set()
     while True:
@@ -81,4 +83,4 @@ def _packed(outcome: Outcome) -> bytes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]))

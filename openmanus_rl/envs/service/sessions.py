@@ -134,9 +134,12 @@ class Session:
         self._progress = Progress(result.observation, state_key, before.turn + 1, action, result)
         return self._progress, result
 
-    async def ask(self, question: Callable[[Environment], T]) -> T:
-        """What the world answers, without acting. The question may have to be picklable: no lambda."""
-        return await self._answer(self.runner.call(question, self._limits.step_seconds))
+    async def ask(self, question: Callable[[Environment], T], seconds: float | None = None) -> T:
+        """What the world answers, without acting, by default within the time for a step.
+
+        The question may have to be picklable: no lambda.
+        """
+        return await self._answer(self.runner.call(question, seconds or self._limits.step_seconds))
 
     async def restore(self, snapshot: Any, progress: Progress) -> None:
         await self.ask(methodcaller("restore", snapshot))
@@ -208,7 +211,7 @@ class Sessions:
         self.metrics = Metrics()
         self._options = dict(options)
         self._inline = inline
-        self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}")
+        self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}", options)
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[int, tuple[Any, Progress]] = {}
         self._held_up: list[Runner] = []

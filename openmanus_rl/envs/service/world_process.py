@@ -1,11 +1,13 @@
 """A process per world, for worlds that need a core of their own or may hang beyond help: a process can be killed.
 
-The processes are forked by one helper, the nursery, which has the world's module imported already. A world's process
-ends when the server closes its connection, however the server ends.
+The processes are forked by one helper, the nursery, which has the world's module imported already and what its worlds
+share at hand (`Environment.warm_up`). A world's process ends when the server closes its connection, however the server
+ends.
 """
 
 import asyncio
 import functools
+import json
 import os
 import socket
 import subprocess
@@ -27,8 +29,9 @@ FORK_SECONDS = 60.0
 class Nursery:
     """Starts processes for the worlds of one source (a name, or module:Class), and kills them. May be shared."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, options: Mapping[str, Any]) -> None:
         self.source = source
+        self._options = json.dumps(dict(options))
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +70,8 @@ class Nursery:
         if self._control is None:
             self._control, theirs = socket.socketpair()
             self._control.settimeout(FORK_SECONDS)
-            command = [sys.executable, "-m", "openmanus_rl.envs.service.nursery", self.source, str(theirs.fileno())]
+            program = "openmanus_rl.envs.service.nursery"
+            command = [sys.executable, "-m", program, self.source, str(theirs.fileno()), self._options]
             paths = os.pathsep.join(filter(None, sys.path))
             with theirs:
                 self._process = subprocess.Popen(

@@ -3,11 +3,13 @@
 Questions are numbered as AgentGym numbers them: those of train first, then those of dev. Dev is the test split.
 """
 
-import json
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from openmanus_rl.envs.base import Split, split_of
+from openmanus_rl.envs.given_files import lacking, read_json
 from openmanus_rl.envs.sqlgym.questions import Question
 from openmanus_rl.errors import UserError
 
@@ -30,16 +32,23 @@ def _part(root: Path, part: str) -> list[Question]:
     if not listed.is_file():
         return []
     databases = root / part / f"{part}_databases"
-    return [
-        Question(
-            database=str(databases / entry["db_id"] / f"{entry['db_id']}.sqlite"),
-            text=entry["question"],
-            gold=entry["SQL"],
-            split=_split(part, f"{entry['db_id']} {entry['question']}"),
-            hint=entry.get("evidence") or "",
-        )
-        for entry in json.loads(listed.read_text(encoding="utf-8"))
-    ]
+    questions = []
+    for place, entry in enumerate(read_json(listed, "sqlgym", "bird_dir"), 1):
+        try:
+            questions.append(_question(databases, part, entry))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise lacking(listed, "sqlgym", "bird_dir", place, error) from error
+    return questions
+
+
+def _question(databases: Path, part: str, entry: Mapping[str, Any]) -> Question:
+    return Question(
+        database=str(databases / entry["db_id"] / f"{entry['db_id']}.sqlite"),
+        text=entry["question"],
+        gold=entry["SQL"],
+        split=_split(part, f"{entry['db_id']} {entry['question']}"),
+        hint=entry.get("evidence") or "",
+    )
 
 
 def _split(part: str, content: str) -> Split:

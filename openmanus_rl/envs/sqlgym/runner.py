@@ -1,9 +1,13 @@
-"""Running somebody's SQL without harm: read-only, one statement, bounded in time, rows and bytes."""
+"""Running somebody's SQL without harm: read-only, one statement, bounded in time, rows and bytes.
+
+SQLite looks at the clock between rows only: `QueryProcess` ends what does not come that far.
+"""
 
 import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
@@ -28,6 +32,8 @@ class Bounds:
     value_bytes: int = 200_000
     """The longest text that may come about on the way."""
     sql_bytes: int = 20_000
+    memory_bytes: int = 512 << 20
+    """What the process of a query may take beyond what it starts with."""
 
 
 class QueryRefused(Exception):
@@ -38,16 +44,10 @@ class ReadOnlyDatabase:
     """A database that can only be read."""
 
     def __init__(self, source: bytes | Path, bounds: Bounds) -> None:
-        if isinstance(source, bytes):
-            self._connection = sqlite3.connect(":memory:", check_same_thread=False)
-            self._connection.deserialize(source)
-        else:
-            address = f"{source.resolve().as_uri()}?mode=ro&immutable=1"
-            self._connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+        self._connection = _open(source)
         self._aside = sqlite3.connect(":memory:", check_same_thread=False)
         self._bounds = bounds
         self._deadline = 0.0
-        self.tables = self._definitions()
         self._connection.text_factory = lambda read: read.decode("utf-8", "replace")
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bounds.value_bytes)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, bounds.sql_bytes)
@@ -83,11 +83,6 @@ class ReadOnlyDatabase:
         self._connection.close()
         self._aside.close()
 
-    def _definitions(self) -> dict[str, str]:
-        """Each table's name and the statement that made it."""
-        listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
-        return dict(self._connection.execute(listed).fetchall())
-
     def _bounded_printf(self, form: Any = None, *values: Any) -> Any:
         """SQLite's own printf, for fields of an ordinary width."""
         if isinstance(form, str) and _WIDE_FIELD.search(form):
@@ -97,6 +92,21 @@ class ReadOnlyDatabase:
 
     def _look_at_clock(self) -> bool:
         return time.monotonic() > self._deadline
+
+
+def definitions(source: bytes | Path) -> dict[str, str]:
+    """Each table's name and the statement that made it."""
+    listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+    with closing(_open(source)) as connection:
+        return dict(connection.execute(listed).fetchall())
+
+
+def _open(source: bytes | Path) -> sqlite3.Connection:
+    if isinstance(source, bytes):
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.deserialize(source)
+        return connection
+    return sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:

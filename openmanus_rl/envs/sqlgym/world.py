@@ -1,6 +1,6 @@
 """Answering questions with SQL as a world."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +9,7 @@ from openmanus_rl.envs.base import (
     ActionGrammar,
     Environment,
     EpisodeOver,
+    Isolation,
     Observation,
     Split,
     StepResult,
@@ -18,8 +19,9 @@ from openmanus_rl.envs.base import (
 from openmanus_rl.envs.items import item_number, pick
 from openmanus_rl.envs.sqlgym.bird import bird_questions
 from openmanus_rl.envs.sqlgym.databases import database_bytes
+from openmanus_rl.envs.sqlgym.query_process import QueryProcess
 from openmanus_rl.envs.sqlgym.questions import Question, own_questions
-from openmanus_rl.envs.sqlgym.runner import Bounds, QueryRefused, ReadOnlyDatabase, Row, is_ordered, same_answer
+from openmanus_rl.envs.sqlgym.runner import Bounds, QueryRefused, Row, definitions, is_ordered, same_answer
 from openmanus_rl.errors import UserError
 
 SHOWN_CHARACTERS = 300
@@ -34,8 +36,10 @@ class SqlGym(Environment):
     right query (the same rows as often; in the same order if the question asks for one; floats nearly equal), that
     pays 1 and ends the episode. Every query is an attempt: after `max_steps` the task is lost.
 
-    Queries can only read, and are bounded in time, rows and bytes. Options: `bird_dir` (a directory with BIRD's
-    questions and databases instead of our own), `max_steps`, `query_seconds` (how long a query may take).
+    Queries can only read, are bounded in time, memory, rows and bytes, and run in a process of their own.
+
+    Options: `bird_dir` (a directory with BIRD's questions and databases instead of our own), `max_steps`,
+    `query_seconds` (how long a query may take).
     """
 
     name: ClassVar[str] = "sqlgym"
@@ -50,6 +54,7 @@ class SqlGym(Environment):
     success_rule: ClassVar[str] = "the query's result is that of the right query"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     session_options: ClassVar[tuple[str, ...]] = ("max_steps",)
+    isolation: ClassVar[Isolation] = "process"
 
     def __init__(self, bird_dir: str | None = None, max_steps: int = 5, query_seconds: float = 5.0) -> None:
         if max_steps < 1:
@@ -59,10 +64,11 @@ class SqlGym(Environment):
         self.max_steps = max_steps
         self.bird_dir = bird_dir
         self._bounds = Bounds(seconds=query_seconds)
-        self._questions = own_questions() if bird_dir is None else bird_questions(bird_dir)
+        self._questions = _questions(bird_dir)
         self._item_id = ""
         self._question: Question | None = None
-        self._database: ReadOnlyDatabase | None = None
+        self._database: QueryProcess | None = None
+        self._tables: Mapping[str, str] = {}
         self._right: list[Row] | None = None
         self._turns = 0
         self._over = False
@@ -72,6 +78,11 @@ class SqlGym(Environment):
             "Answer the question about the SQLite database with one query, whose result is the answer. "
             f"Action, for example: {self.grammar.describe()}"
         )
+
+    @classmethod
+    def warm_up(cls, bird_dir: str | None = None, **options: Any) -> None:
+        """Ask the questions."""
+        _questions(bird_dir)
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
@@ -123,7 +134,7 @@ class SqlGym(Environment):
 
     def random_action(self, uniform: float) -> str:
         """A look at any of the tables."""
-        return f'SELECT * FROM "{pick(list(self._asked[1].tables), uniform)}" LIMIT 3'
+        return f'SELECT * FROM "{pick(list(self._tables), uniform)}" LIMIT 3'
 
     def snapshot(self) -> dict[str, Any]:
         return {"item_id": self._item_id, "turns": self._turns, "over": self._over}
@@ -136,7 +147,7 @@ class SqlGym(Environment):
         return f"{self._prompt()}\nQuery {self._turns + 1} of {self.max_steps}."
 
     @property
-    def _asked(self) -> tuple[Question, ReadOnlyDatabase]:
+    def _asked(self) -> tuple[Question, QueryProcess]:
         if self._question is None or self._database is None:
             raise EpisodeOver("sqlgym: no task has begun; call reset")
         return self._question, self._database
@@ -148,7 +159,8 @@ class SqlGym(Environment):
             raise UserError(f"{item_id} is not a task of this world", f"It has sqlgym_0 to sqlgym_{last}.")
         self.close()
         self._item_id, self._question = item_id, self._questions[number]
-        self._database = ReadOnlyDatabase(self._source(self._question), self._bounds)
+        source = self._source(self._question)
+        self._tables, self._database = definitions(source), QueryProcess(source, self._bounds)
         self._right, self._turns, self._over = None, 0, False
 
     def _source(self, question: Question) -> bytes | Path:
@@ -175,10 +187,14 @@ class SqlGym(Environment):
         return self._right
 
     def _prompt(self) -> str:
-        question, database = self._asked
-        tables = "\n".join(f"{definition};" for definition in database.tables.values())
+        question, _ = self._asked
+        tables = "\n".join(f"{definition};" for definition in self._tables.values())
         hint = f"\nHint: {question.hint}" if question.hint else ""
         return f"Tables:\n{tables}\n\nQuestion: {question.text}{hint}"
+
+
+def _questions(bird_dir: str | None) -> Sequence[Question]:
+    return own_questions() if bird_dir is None else bird_questions(bird_dir)
 
 
 def _shorten(text: str) -> str:

@@ -3,13 +3,13 @@
 A file cut to its first thousand products is named with `_1000` at its end there, and is taken where the whole is not.
 """
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
+from openmanus_rl.envs.given_files import lacking, read_json
 from openmanus_rl.envs.items import seeded
 from openmanus_rl.envs.webshop.catalogue import Product, Wish, with_options
 from openmanus_rl.errors import UserError
@@ -25,37 +25,50 @@ def read_products(directory: Path, count: int, human_instructions: bool) -> list
     people = _read(directory, "items_human_ins") if human_instructions else {}
     reviews = {entry["asin"]: entry for entry in _read(directory, "reviews", optional=True)}
     products: dict[str, Product] = {}
-    for entry in _read(directory, "items_shuffle")[:count]:
-        asin = entry["asin"]
-        if asin == "nan" or len(asin) > 10 or asin in products:
-            continue
-        known = attributes.get(asin, {})
-        options = _options(entry.get("customization_options") or {})
-        wishes = _human_wishes(people.get(asin, [])) if human_instructions else _made_wishes(known, options)
-        price, tag = _price(entry)
-        told = entry.get("small_description") or []
-        products[asin] = Product(
-            asin=asin,
-            title=entry["name"],
-            query=entry["query"].lower().strip(),
-            path=entry["product_category"],
-            price=price,
-            price_tag=tag,
-            attributes=tuple(known.get("attributes", ())),
-            options=options,
-            features=tuple(told) if isinstance(told, list) else (told,),
-            description=entry.get("full_description") or "",
-            reviews=tuple(_review(review) for review in reviews.get(asin, {}).get("reviews", ())),
-            rating=str(reviews.get(asin, {}).get("average_rating", "N.A.")),
-            wishes=tuple(wishes),
-        )
+    for place, entry in enumerate(_read(directory, "items_shuffle")[:count], 1):
+        try:
+            asin = entry["asin"]
+            if asin == "nan" or len(asin) > 10 or asin in products:
+                continue
+            known = attributes.get(asin, {})
+            options = _options(entry.get("customization_options") or {})
+            wishes = _human_wishes(people.get(asin, [])) if human_instructions else _made_wishes(known, options)
+            products[asin] = _product(entry, known, options, wishes, reviews.get(asin, {}))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise lacking(directory / "items_shuffle.json", "webshop", "data_dir", place, error) from error
     return list(products.values())
+
+
+def _product(
+    entry: Mapping[str, Any],
+    known: Mapping[str, Any],
+    options: dict[str, tuple[str, ...]],
+    wishes: Sequence[Wish],
+    reviews: Mapping[str, Any],
+) -> Product:
+    price, tag = _price(entry)
+    told = entry.get("small_description") or []
+    return Product(
+        asin=entry["asin"],
+        title=entry["name"],
+        query=entry["query"].lower().strip(),
+        path=entry["product_category"],
+        price=price,
+        price_tag=tag,
+        attributes=tuple(known.get("attributes", ())),
+        options=options,
+        features=tuple(told) if isinstance(told, list) else (told,),
+        description=entry.get("full_description") or "",
+        reviews=tuple(_review(review) for review in reviews.get("reviews", ())),
+        rating=str(reviews.get("average_rating", "N.A.")),
+        wishes=tuple(wishes),
+    )
 
 
 def _read(directory: Path, name: str, optional: bool = False) -> Any:
     for path in (directory / f"{name}.json", directory / f"{name}_1000.json"):
         if path.is_file():
-            return json.loads(path.read_text(encoding="utf-8"))
+            return read_json(path, "webshop", "data_dir")
     if optional:
         return []
     raise UserError(

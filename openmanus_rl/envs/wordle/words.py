@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from openmanus_rl.envs.given_files import read_text
 from openmanus_rl.errors import UserError
 
 GREEN, YELLOW, BLACK = "g", "y", "b"
@@ -28,10 +29,7 @@ def word_list() -> tuple[str, ...]:
 @lru_cache
 def words_in(path: str) -> tuple[str, ...]:
     """The words of a file, in its order: one of five letters a line; a line of other words is not for this game."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").lower().split()
-    except OSError as error:
-        raise UserError(f"wordle: the word list {path} cannot be read: {error.strerror}") from error
+    lines = read_text(Path(path), "wordle", "word_list").lower().split()
     words = tuple(dict.fromkeys(word for word in lines if re.fullmatch("[a-z]{5}", word)))
     if not 2 <= len(words) < LONGEST_LIST:
         raise UserError(

@@ -73,6 +73,7 @@ class Wordle(Environment):
         if max_guesses < 1:
             raise UserError(f"wordle: max_guesses is {max_guesses}", "A game needs at least one guess.")
         self.words = first_words(words, word_list)
+        vars(self)["score_range"] = (INVALID_REWARD * max_guesses if penalties else 0.0, SOLVED_REWARD)
         self.penalties = penalties
         self.max_guesses = max_guesses
         self.echo = echo
