@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from openmanus_rl.agent.episode import Episode
@@ -40,10 +41,10 @@ def raised(error: Exception, where: str, episode: Episode) -> RewardError:
 
 
 def _number(value: Any, where: str, episode: Episode) -> float:
-    if isinstance(value, Tensor) and value.numel() == 1:
+    if isinstance(value, Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
         value = value.item()
     if not isinstance(value, Real):
-        kinds = "A reward is a float, a dict with 'score', or a one-element tensor."
+        kinds = "A reward is a float, a dict with 'score', or a tensor or array of one element."
         raise RewardError(f"{where} gave {value!r}, not a number.", f"{kinds}\n{_shown(episode)}")
     number = float(value)
     if not math.isfinite(number):
