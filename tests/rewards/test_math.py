@@ -6,8 +6,7 @@ import os
 import pytest
 
 from openmanus_rl.errors import UserError
-from openmanus_rl.rewards import compute_score
-from openmanus_rl.rewards import math
+from openmanus_rl.rewards import compute_score, math
 from openmanus_rl.rewards.math import compare
 
 
