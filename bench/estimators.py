@@ -39,6 +39,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 """The preset each is trained with, and what it needs besides. All learn from 128 sampled episodes a step."""
 
+HEADER = "| estimator | warm start | after | each seed | steps | apart |"
+"""`apart`: whether the intervals before and after are."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -93,7 +96,7 @@ class Bench:
 
     def table(self, estimators: Sequence[str], seeds: Sequence[int]) -> str:
         """Markdown: one estimator a line, the seeds that are measured counted together."""
-        lines = ["| estimator | warm start | after | each seed | steps | apart |", "|---|---|---|---|---|---|"]
+        lines = [HEADER, "|---|---|---|---|---|---|"]
         for name in estimators:
             found = [self.known[_key(cell)] for cell in _cells([name], seeds) if self.is_measured(cell)]
             if not found:

@@ -1,6 +1,7 @@
 """The one exception that is shown to a user without a stack trace."""
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -15,6 +16,13 @@ class UserError(Exception):
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str]]:
         """So that it comes out of another process with both its parts."""
         return type(self), (self.what, self.hint)
+
+
+def raised_at(error: BaseException, file: str = "") -> str:
+    """Where an error came from: the last line that was run, or the last in `file` where there is one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = ([frame for frame in frames if frame.filename == file] or frames)[-1]
+    return f"In {frame.name}, {frame.filename}:{frame.lineno}."
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -46,6 +46,11 @@ class StopReason(StrEnum):
         return self not in _FAILURES and self is not StopReason.ABORTED
 
     @property
+    def is_played(self) -> bool:
+        """Whether the world knows how the task went: a sample, or an episode that only its score function failed."""
+        return self.is_sample or self is StopReason.REWARD_FAILURE
+
+    @property
     def bootstraps(self) -> bool:
         """Whether the task went on beyond the end: its value there is the critic's, not 0."""
         return self in _CUT_SHORT

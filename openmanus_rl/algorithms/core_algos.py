@@ -16,7 +16,8 @@ from openmanus_rl.algorithms import kl
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
 from openmanus_rl.algorithms.kl_control import KLController
 from openmanus_rl.algorithms.labels import distinct
-from openmanus_rl.algorithms.registry import estimator_options, find_estimator
+from openmanus_rl.algorithms.own import require_floats
+from openmanus_rl.algorithms.registry import EstimatorEntry, estimator_options, find_estimator
 from openmanus_rl.config.base import Config
 from openmanus_rl.errors import UserError
 from openmanus_rl.protocol import DataProto
@@ -34,7 +35,7 @@ def compute_advantage(batch: DataProto, estimator: str, options: Config | Mappin
             f"the estimator {estimator} compares turns from the same state, and the world tells none (no state_key).",
             "Give the world a state_key, or choose another estimator.",
         )
-    answer = _checked(entry(credit, typed), credit, estimator)
+    answer = _checked(entry(credit, typed), credit, entry)
     columns = _columns(batch)
     columns["advantages"] = answer.advantages_RT
     if answer.returns_RT is not None:
@@ -42,25 +43,23 @@ def compute_advantage(batch: DataProto, estimator: str, options: Config | Mappin
     return batch
 
 
-def _checked(answer: Advantages, credit: CreditBatch, estimator: str) -> Advantages:
+def _checked(answer: Advantages, credit: CreditBatch, entry: EstimatorEntry) -> Advantages:
     """The answer of an estimator, which may be a user's own."""
+    who, mask_RT = f"the estimator {entry.name}", credit.response_mask_RT
     if not isinstance(answer, Advantages):
-        raise UserError(f"the estimator {estimator} gave a {type(answer).__name__}.", "It must return Advantages(…).")
-    mask_RT = credit.response_mask_RT
-    for name, column in (("advantages", answer.advantages_RT), ("returns", answer.returns_RT)):
-        if column is None:
-            continue
-        if column.shape != mask_RT.shape:
-            raise UserError(
-                f"the estimator {estimator} gave {name} of shape {tuple(column.shape)}.",
-                f"They must be as the rows are: {tuple(mask_RT.shape)}.",
-            )
+        raise UserError(f"{who} gave a {type(answer).__name__}.", "It must return Advantages(…).")
+    columns = {"advantages": answer.advantages_RT}
+    if answer.returns_RT is not None:
+        columns["returns"] = answer.returns_RT
+    elif "critic" in entry.requires:
+        raise UserError(f"{who} requires a critic and gives no returns to teach it.", "Return Advantages(…, returns).")
+    for name, column in columns.items():
+        require_floats(column, f"{who} gave {name}", mask_RT)
         if not column.isfinite().all():
-            raise UserError(f"the estimator {estimator} gave {name} that are not finite.")
-        if column[~mask_RT].any():
+            raise UserError(f"{who} gave {name} that are not finite.")
+        if column.masked_fill(mask_RT, 0).any():
             raise UserError(
-                f"the estimator {estimator} gave {name} to tokens that nobody sampled.",
-                "Multiply them by batch.response_mask_RT.",
+                f"{who} gave {name} to tokens that nobody sampled.", "Multiply them by batch.response_mask_RT."
             )
     return answer
 

@@ -21,9 +21,11 @@ CorrectionKind = Literal["none", "token", "sequence"]
 
 @dataclass(frozen=True)
 class Correction:
-    """A weight for the loss of each token, 0 on tokens that were not sampled; and what it came to."""
+    """A weight for the loss of each token, 0 on tokens that do not count; and what it came to."""
 
     weights_RT: Tensor
+    kept_R: Tensor
+    """False on the rows of episodes that are too far off to learn from at all."""
     metrics: dict[str, float]
 
 
@@ -39,7 +41,7 @@ def off_policy_correction(
     """The weights from the log-probs of both policies.
 
     `token`: each token's own ratio; `sequence`: the ratio of its whole episode, all segments; `none`: 1. No weight is
-    above `cap`. An episode whose mean ratio (geometric, a token) is outside 1/`band` to `band` gets 0.
+    above `cap`. An episode whose mean ratio (geometric, a token) is outside 1/`band` to `band` is not kept.
     """
     require_bool(response_mask_RT)
     log_ratio_RT = torch.where(response_mask_RT, proximal_RT - behaviour_RT, 0).double()
@@ -54,15 +56,16 @@ def off_policy_correction(
     else:
         chosen_RT = torch.zeros_like(log_ratio_RT)
     ratio_RT = chosen_RT.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
-    weights_RT = ratio_RT.clamp(max=cap) * response_mask_RT
     far_E = torch.zeros_like(total_E, dtype=torch.bool)
     if band is not None:
         far_E = (total_E / tokens_E.clamp(min=1)).abs() > torch.tensor(band, dtype=torch.float64).log()
-        weights_RT = weights_RT * ~far_E[episode_R, None]
-    tokens = max(int(response_mask_RT.sum()), 1)
+    kept_R = ~far_E[episode_R]
+    counts_RT = response_mask_RT & kept_R.unsqueeze(-1)
+    weights_RT = ratio_RT.clamp(max=cap) * counts_RT
+    tokens = max(int(counts_RT.sum()), 1)
     metrics = {
         "actor/correction_weight": float(weights_RT.sum()) / tokens,
-        "actor/correction_capped": float(((ratio_RT > cap) & response_mask_RT).sum()) / tokens,
+        "actor/correction_capped": float(((ratio_RT > cap) & counts_RT).sum()) / tokens,
         "actor/correction_rejected": float(far_E.double().mean()) if len(far_E) else 0.0,
     }
-    return Correction(weights_RT.to(behaviour_RT.dtype), metrics)
+    return Correction(weights_RT.to(behaviour_RT.dtype), kept_R, metrics)

@@ -201,20 +201,21 @@ def _check_columns(batch: CreditBatch) -> None:
 
 def _check_tokens(batch: CreditBatch) -> None:
     """No reward where nothing was sampled: it would be lost. Every sampled token has its turn."""
-    lost_RT = (batch.token_level_rewards_RT != 0) & ~batch.response_mask_RT
+    lost_RT = (batch.token_level_rewards_RT != 0) > batch.response_mask_RT
     if lost_RT.any():
         row, position = lost_RT.nonzero()[0].tolist()
         raise ValueError(f"row {row} has a reward on response token {position}, which was not sampled")
     turn_N = batch.sampled(batch.turn_index_RT)
-    backwards_N = (turn_N[1:] < turn_N[:-1]) & ~batch.episodes.first_N[1:]
-    if (turn_N < 0).any() or backwards_N.any():
+    falls_N = turn_N[1:] < turn_N[:-1]
+    falls_N[batch.episodes.ends_F[:-1]] = False  # from one episode to the next
+    if (turn_N[batch.episodes.first_N] < 0).any() or falls_N.any():
         raise ValueError("turn_index must be 0 or more on sampled tokens, and never fall within an episode")
 
 
 def _check_episodes(batch: CreditBatch) -> None:
     """A segment is there once, and an episode has one group."""
-    segments = torch.stack([batch.episode_index_R, batch.segment_index_R])
-    if torch.unique(segments, dim=1).shape[1] != segments.shape[1]:
+    episode_R, segment_R = batch.episode_R[batch._row_order], batch.segment_index_R[batch._row_order]
+    if ((episode_R[1:] == episode_R[:-1]) & (segment_R[1:] == segment_R[:-1])).any():
         raise ValueError("a segment of an episode is in the batch twice")
     if not torch.equal(batch.group_index_E[batch.episode_R], batch.group_index_R):
         raise ValueError("rows of one episode are in different groups")

@@ -4,6 +4,7 @@ Schulman et al. 2016. Time is counted in sampled tokens: one step leads from a s
 observation between them and across segments. An episode that was cut short ends with the critic's value, else with 0.
 """
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -51,7 +52,13 @@ def temporal_difference(
 
 
 def whiten(advantages_N: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1; all zeros where nothing differs."""
+    """Mean 0 and standard deviation 1; all zeros where nothing differs.
+
+    Counted in float64 from one of them, so that equal ones are exactly their mean, and with 1e-8 added to the variance,
+    so that what differs by rounding only stays small.
+    """
     if not len(advantages_N):
         return advantages_N
-    return (advantages_N - advantages_N.mean()) / (advantages_N.std(correction=0) + 1e-8)
+    above_N = advantages_N.double() - advantages_N[0].double()
+    variance, mean = torch.var_mean(above_N, correction=0)
+    return ((above_N - mean) / (variance + 1e-8).sqrt()).to(advantages_N.dtype)

@@ -38,7 +38,8 @@ class FixedKL:
 class AdaptiveKL:
     """Raise the price while the KL is above its target, lower it while below (Ziegler et al. 2019).
 
-    A step moves the coefficient by at most 20 % of episodes / horizon, however far off the KL is.
+    A step moves the coefficient by at most 20 % of episodes / horizon, however far off the KL is, and by at most 20 %,
+    however many its episodes: the price does not fall to nothing.
     """
 
     def __init__(self, coefficient: float, target: float, horizon: int) -> None:
@@ -50,7 +51,7 @@ class AdaptiveKL:
         if not math.isfinite(mean_kl):
             raise ValueError(f"the KL to the reference is {mean_kl}: log-probs are broken")
         error = min(max(mean_kl / self.target - 1, -0.2), 0.2)
-        self.coefficient *= 1 + error * episodes / self.horizon
+        self.coefficient *= 1 + error * min(episodes / self.horizon, 1)
 
     def state_dict(self) -> dict[str, float]:
         return {"coefficient": self.coefficient}

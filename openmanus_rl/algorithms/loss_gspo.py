@@ -2,7 +2,8 @@
 
 Zheng et al. 2025. The ratio is the geometric mean of the tokens' ratios, far less noisy than any of them, so its bounds
 are small. The sequence is what was sampled in one row: all turns of a segment. This is the paper's GSPO-token: where a
-row's advantages are equal its gradient is GSPO's, and where they differ each token keeps its own.
+row's advantages are equal its gradient is GSPO's, and where they differ each token keeps its own. Its mean is over
+sequences, each by its own length.
 """
 
 import torch
@@ -22,7 +23,7 @@ class GspoOptions(Config):
     """How far the sequence's ratio may rise above 1."""
 
 
-@policy_loss("gspo", options=GspoOptions)
+@policy_loss("gspo", options=GspoOptions, aggregation="seq-mean-token-mean")
 def gspo(inputs: LossInputs, options: GspoOptions) -> TokenLoss:
     mask_RT = inputs.response_mask_RT
     advantages_RT = torch.where(mask_RT, inputs.advantages_RT, 0)

@@ -11,9 +11,11 @@ from typing import Any, Literal, TypeVar
 
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
 from openmanus_rl.algorithms.losses import Aggregation, LossInputs, TokenLoss
+from openmanus_rl.algorithms.own import blamed_on, is_own, require_floats
 from openmanus_rl.config.base import Config
 from openmanus_rl.errors import UserError, did_you_mean
 from openmanus_rl.registry import Registry
@@ -41,7 +43,7 @@ class EstimatorEntry:
     """The aggregation of the loss without which the estimator is not what its paper says; None: any."""
 
     def __call__(self, batch: CreditBatch, options: Config) -> Advantages:
-        with torch.no_grad():
+        with torch.no_grad(), blamed_on(f"the estimator {self.name}", self.function):
             return self.function(batch, options)
 
 
@@ -52,17 +54,23 @@ class LossEntry:
     name: str
     function: Callable[[LossInputs, Any], TokenLoss]
     options: type[Config]
+    aggregation: Aggregation | None = None
+    """The aggregation without which the loss is not what its paper says; None: any."""
 
     def __call__(self, inputs: LossInputs, options: Config) -> TokenLoss:
-        answer = self.function(inputs, options)
+        who = f"the loss {self.name}"
+        with blamed_on(who, self.function):
+            answer = self.function(inputs, options)
         if not isinstance(answer, TokenLoss):
-            raise UserError(f"the loss {self.name} gave a {type(answer).__name__}.", "It must return TokenLoss(…).")
-        if answer.loss_RT.shape != inputs.response_mask_RT.shape:
-            raise UserError(
-                f"the loss {self.name} gave a loss of shape {tuple(answer.loss_RT.shape)}.",
-                f"It must be one for each token: {tuple(inputs.response_mask_RT.shape)}.",
-            )
+            raise UserError(f"{who} gave a {type(answer).__name__}.", "It must return TokenLoss(…).")
+        require_floats(answer.loss_RT, f"{who} gave a loss", inputs.response_mask_RT)
+        if is_own(self.function) and _is_broken(answer.loss_RT, inputs) and not _is_broken(inputs.log_probs_RT, inputs):
+            raise UserError(f"{who} gave a loss that is not finite on sampled tokens, from log-probs that are.")
         return answer
+
+
+def _is_broken(column_RT: Tensor, inputs: LossInputs) -> bool:
+    return not bool(column_RT.detach()[inputs.response_mask_RT].isfinite().all())
 
 
 ESTIMATORS: Registry[EstimatorEntry] = Registry("advantage estimator")
@@ -89,12 +97,12 @@ def estimator(
 
 
 def policy_loss(
-    name: str, *, options: type[Options]
+    name: str, *, options: type[Options], aggregation: Aggregation | None = None
 ) -> Callable[[Callable[[LossInputs, Options], TokenLoss]], LossEntry]:
-    """Decorator: make a function the policy loss `name`."""
+    """Decorator: make a function the policy loss `name`; for the rest see `LossEntry`."""
 
     def add(function: Callable[[LossInputs, Options], TokenLoss]) -> LossEntry:
-        return LOSSES.register(name)(LossEntry(name, function, options))
+        return LOSSES.register(name)(LossEntry(name, function, options, aggregation))
 
     return add
 

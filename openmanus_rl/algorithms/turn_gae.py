@@ -2,7 +2,8 @@
 
 GAE at two levels (Zhou et al. 2024, ArCHer, separate turns from tokens likewise). Between turns, a turn is one step:
 its value is the critic's before its first token, its reward the sum over its tokens. Inside a turn, GAE over tokens
-ends in the turn's target, advantage plus value. Long thoughts thus do not discount what an action leads to.
+has each token's own reward, and on the last one what the turn leads to: its target, advantage plus value, less what it
+earned itself. Long thoughts thus do not discount what an action leads to, and no token answers for a reward before it.
 """
 
 import torch
@@ -41,11 +42,12 @@ def turn_gae(batch: CreditBatch, options: TurnGaeOptions) -> Advantages:
         reward_K, value_K, batch.turn_episodes, batch.end_values_E(), options.gamma, options.lam
     )
 
-    target_N = torch.zeros_like(values_N)
-    target_N[turns.last_N] = advantage_K + value_K
+    earned_N = rewards_N.clone()
+    earned_before_K = reward_K - rewards_N[turns.last_N]
+    earned_N[turns.last_N] = advantage_K + value_K - earned_before_K
     nothing_after_K = torch.zeros_like(value_K)
     advantages_N = temporal_difference(
-        target_N, values_N, turns, nothing_after_K, options.gamma_token, options.lam_token
+        earned_N, values_N, turns, nothing_after_K, options.gamma_token, options.lam_token
     )
     shown_N = whiten(advantages_N) if options.whiten else advantages_N
     return Advantages(batch.rows(shown_N), batch.rows(advantages_N + values_N))

@@ -1,15 +1,15 @@
 """Whether an answer is a score; and if not, or if the function raised, an error that shows the episode."""
 
 import math
-import traceback
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from openmanus_rl.agent.episode import Episode
-from openmanus_rl.errors import UserError
+from openmanus_rl.errors import UserError, raised_at
 
 _SHOWN_TURNS = 3
 _SHOWN_LETTERS = 200
@@ -34,16 +34,14 @@ def raised(error: Exception, where: str, episode: Episode) -> RewardError:
     shown = _shown(episode)
     if isinstance(error, UserError):
         return RewardError(f"{where}: {error.what}", "\n".join(filter(None, [error.hint, shown])))
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    hint = f"In {frame.name}, {frame.filename}:{frame.lineno}.\n{shown}"
-    return RewardError(f"{where} raised {type(error).__name__}: {error}", hint)
+    return RewardError(f"{where} raised {type(error).__name__}: {error}", f"{raised_at(error)}\n{shown}")
 
 
 def _number(value: Any, where: str, episode: Episode) -> float:
-    if isinstance(value, Tensor) and value.numel() == 1:
+    if isinstance(value, Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
         value = value.item()
     if not isinstance(value, Real):
-        kinds = "A reward is a float, a dict with 'score', or a one-element tensor."
+        kinds = "A reward is a float, a dict with 'score', or a tensor or array of one element."
         raise RewardError(f"{where} gave {value!r}, not a number.", f"{kinds}\n{_shown(episode)}")
     number = float(value)
     if not math.isfinite(number):

@@ -1,7 +1,10 @@
 """A weighted sum of score functions, written as one: "agentgym + 0.1*format + -0.001*length"."""
 
 import math
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,26 +19,46 @@ class Term:
     name: str
     function: ScoreFunction
     weight: float = 1.0
-
-    @property
-    def label(self) -> str:
-        """As short as a metric's name should be: `short_way_reward.compute_score` for a file's function."""
-        module, found, function = self.name.rpartition(":")
-        return f"{Path(module).stem}.{function}" if found else self.name
+    label: str = ""
+    """As short as a metric's name should be: `short_way_reward.compute_score` for a file's function."""
 
 
 @cache
 def parse_reward(expression: str) -> tuple[Term, ...]:
     """The terms of `algorithm.reward_score_fn`."""
-    terms = tuple(_term(part.strip(), expression) for part in expression.split("+"))
-    labels = [term.label for term in terms]
+    parts = re.split(r"(?<!\d[eE])\+", expression)  # not within a weight such as 1e+1
+    terms = [_term(part.strip(), expression) for part in parts]
+    labels = _labels([term.name for term in terms])
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise UserError(f"algorithm.reward_score_fn={expression!r} names {twice} twice.", "Add their weights.")
-    return terms
+    return tuple(replace(term, label=label) for term, label in zip(terms, labels, strict=True))
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """The shortest label of each function that no other has; files of one name are told apart by their directories."""
+    candidates = [_candidates(name) for name in names]
+    counts = Counter(label for labels in candidates for label in labels)
+    return [next((label for label in labels if counts[label] == 1), labels[-1]) for labels in candidates]
+
+
+def _candidates(name: str) -> list[str]:
+    """A function's possible labels, the shortest first."""
+    module, found, function = name.rpartition(":")
+    if not found:
+        return [name]
+    if not module.endswith(".py"):
+        return [f"{module}.{function}"]
+    parts = [part for part in Path(module).with_suffix("").parts if part != "/"]
+    return [".".join([*parts[first:], function]) for first in reversed(range(len(parts)))]
 
 
 def _term(text: str, expression: str) -> Term:
+    if re.search(r"\s-\s", text):
+        raise UserError(
+            f"algorithm.reward_score_fn={expression!r} takes something away.",
+            'Add it with a weight below zero: "agentgym + -0.1*length".',
+        )
     left, starred, right = text.partition("*")
     name = (right if starred else left).strip()
     if not name:

@@ -6,6 +6,7 @@ It is asked in a process of its own: comparing two expressions may take for ever
 import asyncio
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from typing import Any
 
@@ -21,14 +22,28 @@ SECONDS = 5
 async def compute_score(solution_str: str, ground_truth: Any, **kwargs: Any) -> dict[str, float]:
     """`1/2`, `0.5` and `$\\frac{1}{2}$` are the same. `unreadable` is 1 for an answer without mathematics in it."""
     answer, expected = answer_and_references("math", solution_str, ground_truth, kwargs)
-    loop = asyncio.get_running_loop()
-    readable, equal, bad = await loop.run_in_executor(_process(), compare, answer, expected)
+    readable, equal, bad = await _compare_apart(answer, expected)
     if bad is not None:
         raise UserError(
             f"the reward math cannot read the ground truth {bad!r}.",
             "The column reward_model.ground_truth must hold a number or LaTeX.",
         )
     return {"score": float(equal), "unreadable": float(not readable)}
+
+
+async def _compare_apart(answer: str, expected: list[str]) -> tuple[bool, bool, str | None]:
+    """`compare` in the process; one that has died, of this or of something else, is made anew once."""
+    for _ in range(2):
+        process = _process()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(process, compare, answer, expected)
+        except BrokenProcessPool:
+            if _process() is process:  # else another has made a new one already
+                _process.cache_clear()
+    raise UserError(
+        f"the process that compares mathematics died twice on the answer {answer[:80]!r}.",
+        "Look whether the machine's memory is full; algorithm.reward_on_error=fail leaves such an episode out.",
+    )
 
 
 def compare(answer: str, expected: list[str]) -> tuple[bool, bool, str | None]:

@@ -63,7 +63,7 @@ def as_terms(reward_score_fn: str | ScoreFunction) -> tuple[Term, ...]:
 
 def judge(terms: Sequence[Term], episode: Episode) -> Judgement:
     """Ask every function; those that are asynchronous together, in an event loop of their own."""
-    answers = [_ask(term, episode) for term in terms]
+    answers = _ask_all(terms, episode)
     if any(inspect.isawaitable(raw) for answer in answers for raw in answer.raw):
         asyncio.run(_await_all(answers, episode))
     return _combined(answers, episode)
@@ -71,7 +71,7 @@ def judge(terms: Sequence[Term], episode: Episode) -> Judgement:
 
 async def judge_async(terms: Sequence[Term], episode: Episode) -> Judgement:
     """As `judge`, within an event loop that goes on while asynchronous functions wait."""
-    answers = [_ask(term, episode) for term in terms]
+    answers = _ask_all(terms, episode)
     await _await_all(answers, episode)
     return _combined(answers, episode)
 
@@ -85,6 +85,19 @@ class _Answer:
     raw: list[Any]
     """Scores, or what will be one when it is awaited."""
     by_turn: bool
+
+
+def _ask_all(terms: Sequence[Term], episode: Episode) -> list[_Answer]:
+    """Where one raises, asynchronous ones that were asked before it are told that nobody waits any more."""
+    answers: list[_Answer] = []
+    try:
+        for term in terms:
+            answers.append(_ask(term, episode))
+    except Exception:
+        for raw in (raw for answer in answers for raw in answer.raw if inspect.iscoroutine(raw)):
+            raw.close()
+        raise
+    return answers
 
 
 def _ask(term: Term, episode: Episode) -> _Answer:

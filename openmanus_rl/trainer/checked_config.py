@@ -5,7 +5,7 @@ from pathlib import Path
 
 from openmanus_rl.agent.strategies import find_strategy
 from openmanus_rl.agent.templates import find_template
-from openmanus_rl.algorithms.registry import estimator_options, find_estimator, loss_options
+from openmanus_rl.algorithms.registry import estimator_options, find_estimator, find_loss, loss_options
 from openmanus_rl.config.effect import check_effect
 from openmanus_rl.config.load import differing_keys, given_keys, load_config, override_keys
 from openmanus_rl.config.schema import RunConfig
@@ -88,12 +88,13 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             "which the trainer does not provide.",
             f"It provides {', '.join(sorted(PROVIDED))}.",
         )
-    if entry.aggregation not in (None, config.algorithm.aggregation):
-        raise UserError(
-            f"algorithm.aggregation={config.algorithm.aggregation}: {config.algorithm.estimator} is half an algorithm "
-            "without its loss.",
-            f"Set algorithm.aggregation={entry.aggregation}.",
-        )
+    for half in (entry, find_loss(config.algorithm.loss)):
+        if half.aggregation not in (None, config.algorithm.aggregation):
+            raise UserError(
+                f"algorithm.aggregation={config.algorithm.aggregation}: {half.name} is half an algorithm without its "
+                "own.",
+                f"Set algorithm.aggregation={half.aggregation}.",
+            )
     check_places(config, requires)
     for role, worker in config.trainer.workers.items():
         worker_cls = find_worker(worker)

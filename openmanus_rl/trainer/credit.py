@@ -4,7 +4,6 @@ Every step asks the estimator's entry what it requires; none is known here by na
 """
 
 import torch
-from tensordict import TensorDict
 
 from openmanus_rl.algorithms.core_algos import apply_kl_penalty, compute_advantage, credit_batch
 from openmanus_rl.algorithms.correction import off_policy_correction
@@ -39,21 +38,28 @@ def assign_credit(
         with timings.part("old_log_prob"):
             trainer = roles.actor.compute_log_prob(batch).batch
         columns["old_log_probs"] = trainer["log_probs"]
-        metrics |= _correct(columns, algorithm.correction)
+        batch, correction_metrics = _correct(batch, algorithm.correction)
+        metrics |= correction_metrics
     else:
         columns["old_log_probs"] = columns["rollout_log_probs"].clone()
-    columns["token_level_rewards"] = columns["token_level_scores"].clone()
-    batch, group_metrics = _drop_groups(batch, algorithm)
-    metrics |= group_metrics
     if not len(batch):
         return batch, metrics
     columns = batch.batch
-    if algorithm.kl.where != "none":
+    columns["token_level_rewards"] = columns["token_level_scores"].clone()
+    teaching_R, group_metrics = _teaching_rows(batch, algorithm)
+    metrics |= group_metrics
+    if algorithm.kl.where == "reward":  # of all rows: the controller is to see the policy, not what is left to learn
         with timings.part("ref"):
             columns["ref_log_prob"] = roles.reference_log_prob(batch).batch["log_probs"]
-    if algorithm.kl.where == "reward":
         batch, kl_metrics = apply_kl_penalty(batch, kl_control, algorithm.kl.kind)
         metrics |= kl_metrics
+    batch = batch[teaching_R]
+    if not len(batch):
+        return batch, metrics
+    columns = batch.batch
+    if algorithm.kl.where == "loss":
+        with timings.part("ref"):
+            columns["ref_log_prob"] = roles.reference_log_prob(batch).batch["log_probs"]
     if not algorithm.bootstrap_cut_episodes or roles.critic is None:
         columns["bootstrap"] = torch.zeros_like(columns["bootstrap"])
     if roles.critic is not None:
@@ -65,11 +71,12 @@ def assign_credit(
     return batch, metrics | batch_metrics(batch)
 
 
-def _correct(columns: TensorDict, correction: CorrectionConfig) -> dict[str, float]:
-    """Add `correction_weights`, if the config asks for a correction."""
+def _correct(batch: DataProto, correction: CorrectionConfig) -> tuple[DataProto, dict[str, float]]:
+    """Add `correction_weights` and leave out episodes beyond the band, if the config asks for a correction."""
     kind, cap, band = correction.kind, correction.cap, correction.band
     if kind == "none" and band is None:
-        return {}
+        return batch, {}
+    columns = batch.batch
     found = off_policy_correction(
         columns["rollout_log_probs"],
         columns["old_log_probs"],
@@ -80,18 +87,22 @@ def _correct(columns: TensorDict, correction: CorrectionConfig) -> dict[str, flo
         band,
     )
     columns["correction_weights"] = found.weights_RT
-    return found.metrics
+    return batch[found.kept_R], found.metrics
 
 
-def _drop_groups(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[DataProto, dict[str, float]]:
-    """Leave out groups that an estimator which compares siblings cannot learn from."""
+def _teaching_rows(batch: DataProto, algorithm: AlgorithmConfig) -> tuple[torch.Tensor, dict[str, float]]:
+    """True on rows of groups that the estimator can learn from; one that compares siblings cannot from equals.
+
+    Groups are judged by their scores, before any KL: in a group of equals, a few hundredths of KL would be all there is
+    to compare, and an estimator that divides by the deviation would make them as large as success and failure.
+    """
     entry = find_estimator(algorithm.estimator)
     if "group" not in entry.requires:
-        return batch, {}
+        return torch.ones(len(batch), dtype=torch.bool), {}
     credit = credit_batch(batch)
     groups = len(torch.unique(credit.group_index_R))
     equal, lone = zero_variance_groups(credit), groups_of_one(credit)
     drops_equal = algorithm.drop_zero_variance_groups and entry.credit == "episode"
     dropped = torch.cat([equal, lone]) if drops_equal else lone
-    kept = batch[~torch.isin(credit.group_index_R, dropped)]
-    return kept, {"groups/zero_variance": len(equal) / groups, "groups/lone": len(lone) / groups}
+    teaching_R = ~torch.isin(credit.group_index_R, dropped)
+    return teaching_R, {"groups/zero_variance": len(equal) / groups, "groups/lone": len(lone) / groups}

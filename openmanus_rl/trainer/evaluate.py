@@ -19,7 +19,7 @@ VALIDATION_STEP = -1
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The episodes of all tasks. Failed episodes are not counted, but said."""
+    """The episodes of all tasks. Failed episodes are not counted, but said; one without a score has its success."""
 
     success: Interval
     episodes: list[Episode]
@@ -52,10 +52,11 @@ def evaluate(
         for sample in range(samples)
     ]
     episodes = agent.play(requests, on_end)
-    played = [episode for episode in episodes if episode.stop_reason.is_sample]
+    played = [episode for episode in episodes if episode.stop_reason.is_played]
     if not played:
         reasons = Counter(f"{episode.stop_reason}: {episode.failure}" for episode in episodes)
         raise UserError(f"all {len(episodes)} episodes failed, most by {reasons.most_common(1)[0][0]}")
     for episode in played:
-        agent.rewards(episode)  # notes the scores on the episode
+        if episode.stop_reason.is_sample:
+            agent.rewards(episode)  # notes the scores on the episode
     return Evaluation(wilson(sum(episode.success for episode in played), len(played)), episodes)

@@ -131,7 +131,8 @@ class Evolution:
         if number:
             examples += [example for episode in read_episodes(home / KEPT) for example in episode_examples(episode)]
         if examples:
-            fine_tune_in(home, self.config, self.base, fitting(examples, self.config.model.max_context), self.console)
+            kept = fitting(examples, self.config.model.max_context, self.console.note)
+            fine_tune_in(home, self.config, self.base, kept, self.console)
 
     def _home(self, number: int) -> Path:
         return self.run.path / "rounds" / str(number)

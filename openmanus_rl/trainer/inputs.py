@@ -230,7 +230,7 @@ def _warm_start(
 
     fine_tune(
         model,
-        fitting([conversation_example(each, renderer) for each in demonstrations], config.model.max_context),
+        fitting([conversation_example(each, renderer) for each in demonstrations], config.model.max_context, say),
         config.warm_start,
         micro_batch_tokens=config.actor.micro_batch_tokens,
         seed=config.trainer.seed,

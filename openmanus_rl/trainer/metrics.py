@@ -18,13 +18,16 @@ _CUT_BY_LENGTH = {StopReason.TOKEN_BUDGET, StopReason.CONTEXT_FULL}
 
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
-    """Statistics of the episodes that are samples; failures are counted by cause, never averaged in."""
+    """Statistics of the episodes that are samples; failures are counted by cause, never averaged in.
+
+    Success is the world's own, so that one whose score could not be had counts there.
+    """
     samples = [episode for episode in episodes if episode.stop_reason.is_sample]
     turns = [turn for episode in samples for turn in episode.turns]
     reasons = Counter(episode.stop_reason for episode in episodes)
     retries = Counter(reason for episode in episodes for reason in episode.failed_tries)
     metrics = {
-        **success_metrics(samples),
+        **success_metrics([episode for episode in episodes if episode.stop_reason.is_played]),
         **_score_metrics(samples),
         "episode/count": len(samples),
         "episode/return/mean": mean([episode.episode_return for episode in samples]),
@@ -39,14 +42,15 @@ def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, 
     return {prefix + name: value for name, value in metrics.items()}
 
 
-def success_metrics(samples: Sequence[Episode]) -> dict[str, float]:
+def success_metrics(played: Sequence[Episode]) -> dict[str, float]:
     """`success/…` over all episodes, by environment, and by the difficulty that tasks state: each with its interval."""
     sets: dict[str, list[bool]] = defaultdict(list)
-    for episode in samples:
+    for episode in played:
         env = directory_name(episode.task.env)
         sets["success"].append(episode.success)
         sets[f"success/{env}"].append(episode.success)
-        if difficulty := episode.task.extra.get("difficulty"):
+        difficulty = episode.task.extra.get("difficulty")
+        if difficulty not in (None, ""):
             sets[f"success/{env}/{directory_name(str(difficulty))}"].append(episode.success)
     metrics: dict[str, float] = {}
     for name, successes in sets.items():

@@ -1,6 +1,5 @@
 """The episodes of one training step: a group of each task, refills for groups that teach nothing, greedy episodes."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
@@ -8,6 +7,7 @@ import torch
 from openmanus_rl.agent.episode import Episode
 from openmanus_rl.agent.openmanus import OpenManusAgent, episode_seed, generation_batch
 from openmanus_rl.agent.play import EpisodeRequest
+from openmanus_rl.algorithms.groups import differing_groups
 from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.data.sampler import Sampler
@@ -39,11 +39,9 @@ def play_step(
 
 def learnable_groups(episodes: Sequence[Episode]) -> int:
     """Groups whose played episodes did not all score the same."""
-    scores: dict[int, list[float]] = defaultdict(list)
-    for episode in episodes:
-        if episode.stop_reason.is_sample:
-            scores[episode.group].append(episode.scores["score"])
-    return sum(max(of_group) - min(of_group) > 1e-9 for of_group in scores.values())
+    played = [episode for episode in episodes if episode.stop_reason.is_sample]
+    scores = torch.tensor([episode.scores["score"] for episode in played], dtype=torch.float64)
+    return len(differing_groups(scores, torch.tensor([episode.group for episode in played])))
 
 
 def _refill(

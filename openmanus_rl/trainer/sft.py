@@ -145,14 +145,17 @@ def fine_tune(
     tuning.take_best()
 
 
-def fitting(examples: Sequence[Example], max_context: int) -> list[Example]:
-    """The examples that fit the context and have something to learn."""
+def fitting(examples: Sequence[Example], max_context: int, say: Callable[[str], None]) -> list[Example]:
+    """The examples that fit the context and have something to learn; how many do not is said."""
     kept = [example for example in examples if len(example.ids) <= max_context and example.learnt]
     if not kept:
         raise UserError(
             f"no example fits model.max_context={max_context} tokens and has something to learn.",
             "Raise model.max_context, or look at the messages' loss flags.",
         )
+    if len(kept) < len(examples):
+        left_out = len(examples) - len(kept)
+        say(f"{left_out} of {len(examples)} conversations do not fit model.max_context={max_context} or teach nothing")
     return kept
 
 

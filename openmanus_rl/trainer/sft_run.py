@@ -34,9 +34,7 @@ def run_sft(config: RunConfig, output: Path) -> Path:
         prepare_base(config, demonstrations, run.path / BASE, console.note)
         renderer = make_renderer(config, load_tokenizer(run.path / BASE))
         examples = [conversation_example(each, renderer) for each in demonstrations]
-        kept = fitting(examples, config.model.max_context)
-        if len(kept) < len(examples):
-            console.note(f"{len(examples) - len(kept)} of {len(examples)} conversations do not fit or teach nothing")
+        kept = fitting(examples, config.model.max_context, console.note)
         summary = fine_tune_in(run.path, config, run.path / BASE, kept, console)
         run.write_summary(
             {"model": str(run.path / MODEL), "conversations": len(kept), "seed": config.trainer.seed, **summary}

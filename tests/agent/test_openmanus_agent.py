@@ -318,8 +318,11 @@ def test_an_episode_whose_reward_raises_leaves_its_group_and_is_not_played_again
     tasks = [replace(task("up", number), extra={"divisor": number}) for number in (0, 1, 2)]
     with setting(models / "obedient", rewards=rewards, judge=rewards.judge, rollout=RolloutLimits(retries=2)) as here:
         rows = here.agent.run_llm_loop(generation_batch(tasks, seed=0, temperature=0.0))
+        evaluation = evaluate(here.agent, tasks, seed=0, temperature=0.0)
     failed, *scored = rows.meta_info["episodes"]
-    assert failed.stop_reason is StopReason.REWARD_FAILURE
+    assert failed.stop_reason is evaluation.episodes[0].stop_reason is StopReason.REWARD_FAILURE
+    assert evaluation.success.n == evaluation.metrics()["val/success/n"] == 3, "success is the world's own"
+    assert evaluation.metrics()["val/episode/count"] == 2
     assert failed.failed_tries == []
     assert [episode.scores for episode in scored] == [{"score": 1.0}, {"score": 0.5}]
     assert rows.batch["token_level_scores"].sum(-1).tolist() == [1.0, 0.5]

@@ -36,7 +36,9 @@ def test_a_group_can_be_learnt_from_if_its_played_episodes_differ():
     group_of_equals = [played(0, 0.1), played(0, 0.1)]
     differing = [played(1, 0.1), played(1, 0.2)]
     one_failed = [played(2, 0.1), played(2, 0.9, StopReason.ENV_FAILURE)]
-    assert learnable_groups([*group_of_equals, *differing, *one_failed]) == 1
+    equal_but_for_rounding = [played(3, 1.3 - 0.1 - 0.1 - 0.1), played(3, 1.0), played(3, 1.0 + 1e-7)]
+    assert learnable_groups([*group_of_equals, *differing, *one_failed, *equal_but_for_rounding]) == 1
+    assert learnable_groups([]) == 0
 
 
 def test_groups_of_equals_are_refilled_with_other_tasks_until_the_refills_are_spent(models):

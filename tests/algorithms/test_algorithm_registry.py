@@ -141,6 +141,15 @@ def rows_of_two():
         (lambda batch: Advantages(torch.zeros(1, 2)), r"shape \(1, 2\)"),
         (lambda batch: Advantages(batch.response_mask_RT / torch.zeros(1, 3)), "not finite"),
         (lambda batch: Advantages(torch.ones(1, 3)), "nobody sampled"),
+        (lambda batch: Advantages(None), "gave advantages: a NoneType"),
+        (lambda batch: Advantages([[0.0]]), "gave advantages: a list"),
+        (lambda batch: Advantages(batch.response_mask_RT), r"gave advantages of torch\.bool"),
+        (lambda batch: Advantages(torch.zeros(1, 3), torch.zeros(1, 3).long()), r"gave returns of torch\.int64"),
+        (lambda batch: {}["reward"], r"raised KeyError: 'reward'\n.*In <lambda>, .*test_algorithm_registry\.py:\d+"),
+        (
+            lambda batch: batch.spread("all"),
+            r"raised AttributeError: .*\n.*In <lambda>, .*test_algorithm_registry\.py:\d+",
+        ),
     ],
 )
 def test_what_an_estimator_of_ones_own_answers_is_checked(answer, complaint, monkeypatch):
@@ -151,10 +160,39 @@ def test_what_an_estimator_of_ones_own_answers_is_checked(answer, complaint, mon
 
 
 @pytest.mark.parametrize(
-    ("answer", "complaint"), [(torch.zeros(1, 3), "gave a Tensor"), (TokenLoss(torch.zeros(3)), r"shape \(3,\)")]
+    ("answer", "complaint"),
+    [
+        (lambda inputs: torch.zeros(1, 3), "gave a Tensor"),
+        (lambda inputs: TokenLoss(torch.zeros(3)), r"shape \(3,\)"),
+        (lambda inputs: TokenLoss([[0.0, 0.0, 0.0]]), "gave a loss: a list"),
+        (lambda inputs: TokenLoss(inputs.response_mask_RT), r"gave a loss of torch\.bool"),
+        (lambda inputs: TokenLoss(inputs.log_probs_RT / 0), "not finite on sampled tokens"),
+        (lambda inputs: {}["loss"], r"raised KeyError: 'loss'\n.*In <lambda>, .*test_algorithm_registry\.py:\d+"),
+    ],
 )
 def test_what_a_loss_of_ones_own_answers_is_checked(answer, complaint):
-    entry = LossEntry("mine", lambda inputs, options: answer, Config)
+    entry = LossEntry("mine", lambda inputs, options: answer(inputs), Config)
     zeros = torch.zeros(1, 3)
     with pytest.raises(UserError, match=f"the loss mine .*{complaint}"):
         entry(LossInputs(zeros, zeros, zeros, torch.ones(1, 3, dtype=torch.bool)), Config())
+
+
+def test_a_loss_is_not_blamed_for_log_probs_that_are_broken_nor_for_tokens_that_nobody_sampled():
+    entry = LossEntry("mine", lambda inputs, options: TokenLoss(inputs.log_probs_RT), Config)
+    for log_probs, mask in (([0.0, torch.nan], [True, True]), ([0.0, torch.nan], [True, False])):
+        given = torch.tensor([log_probs])
+        assert entry(LossInputs(given, given, given, torch.tensor([mask])), Config()).loss_RT is given
+
+
+def test_an_estimator_with_a_critic_must_say_what_to_teach_it(monkeypatch):
+    entry = EstimatorEntry("mine", lambda batch, options: Advantages(torch.zeros(1, 3)), frozenset({"critic"}), Config)
+    monkeypatch.setattr(core_algos, "find_estimator", lambda name: entry)
+    rows = rows_of_two()
+    rows.batch["values"] = torch.zeros(1, 3)
+    with pytest.raises(UserError, match="the estimator mine requires a critic and gives no returns"):
+        core_algos.compute_advantage(rows, "mine", Config())
+
+
+def test_a_mistake_of_ours_keeps_its_trace():
+    with pytest.raises(AttributeError):
+        ESTIMATORS["grpo"](None, estimator_options("grpo", {}))

@@ -38,8 +38,10 @@ def test_an_episode_outside_the_band_is_left_out_whole_and_one_inside_is_as_it_w
     # Mean log-ratios a token: 0.5 and -0.2 / 3.
     assert weights("none", band=1.2).tolist() == [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     assert weights("none", band=1.7).tolist() == MASK.float().tolist()
-    metrics = off_policy_correction(BEHAVIOUR, PROXIMAL, MASK, APART, "none", 2.0, 1.2).metrics
-    assert metrics["actor/correction_rejected"] == 0.5
+    found = off_policy_correction(BEHAVIOUR, PROXIMAL, MASK, APART, "none", 2.0, 1.2)
+    assert found.kept_R.tolist() == [False, True]
+    assert found.metrics["actor/correction_rejected"] == 0.5
+    assert found.metrics["actor/correction_weight"] == 1.0, "a mean over what is kept"
 
 
 @pytest.mark.parametrize("kind", ["token", "sequence"])

@@ -60,6 +60,15 @@ def test_the_bench_of_estimators_has_a_sound_config_for_every_one():
         assert config.rollout.tasks_per_step * config.rollout.group_size == 128, "all learn from as many episodes"
 
 
+def test_the_documented_table_of_estimators_is_as_the_bench_prints_it():
+    bench = load_bench("estimators")
+    lines = (ROOT / "docs/algorithms.md").read_text(encoding="utf-8").splitlines()
+    first = lines.index(bench.HEADER) + 2
+    rows = [line.split("|") for line in lines[first : first + len(bench.SETTINGS)]]
+    assert [row[1].strip() for row in rows] == [f"`{name}`" for name in bench.SETTINGS]
+    assert {len(row) for row in rows} == {len(bench.HEADER.split("|"))}
+
+
 @pytest.mark.slow
 def test_the_bench_of_estimators_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

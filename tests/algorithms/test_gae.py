@@ -69,9 +69,15 @@ def test_whitened_advantages_have_mean_zero_and_deviation_one_over_sampled_token
     assert torch.equal(shown.returns_RT, raw.returns_RT)
 
 
-def test_whitening_what_does_not_differ_gives_zeros():
-    assert whiten(torch.full((5,), 3.0)).tolist() == [0.0] * 5
-    assert whiten(torch.zeros(0)).tolist() == []
+@pytest.mark.parametrize(("count", "value"), [(0, 0.0), (5, 3.0), (1000, 0.1), (3333, 0.7)])
+def test_whitening_what_does_not_differ_gives_zeros(count, value):
+    assert whiten(torch.full((count,), value)).tolist() == [0.0] * count
+
+
+def test_whitening_does_not_blow_up_what_differs_by_rounding_only():
+    rounded = torch.full((1000,), 0.1) + 1e-8 * torch.arange(1000).remainder(2)
+    assert len(rounded.unique()) == 2
+    assert whiten(rounded).abs().max() < 1e-3
 
 
 def test_advantages_carry_no_gradient_to_the_critic():

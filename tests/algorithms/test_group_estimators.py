@@ -32,8 +32,8 @@ def over_tokens(episodes: list[Played], values: dict[int, float]) -> Streams:
 
 def whitened(streams: Streams) -> Streams:
     everything = [value for stream in streams.values() for value in stream]
-    mean, std = statistics.fmean(everything), statistics.pstdev(everything)
-    return {name: [(value - mean) / (std + 1e-8) for value in stream] for name, stream in streams.items()}
+    mean, deviation = statistics.fmean(everything), (statistics.pvariance(everything) + 1e-8) ** 0.5
+    return {name: [(value - mean) / deviation for value in stream] for name, stream in streams.items()}
 
 
 def normalised(value: float, others: list[float], epsilon: float = 1e-6) -> float:

@@ -8,8 +8,9 @@ from credit_cases import Played, Token, assert_streams_equal, by_episode, play, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openmanus_rl.algorithms.groups import group_mean_std, groups_of_one, zero_variance_groups
+from openmanus_rl.algorithms.groups import differing_groups, group_mean_std, groups_of_one, zero_variance_groups
 from openmanus_rl.algorithms.grpo import GrpoOptions, grpo
+from openmanus_rl.algorithms.registry import ESTIMATORS, estimator_options
 from openmanus_rl.errors import UserError
 
 SEEDS = st.integers(0, 10_000)
@@ -86,6 +87,33 @@ def test_a_group_of_equal_returns_gets_exactly_zero_and_is_reported_in_whatever_
     advantages = grpo(batch, GrpoOptions()).advantages_RT
     assert (advantages[batch.group_index_R == 5] == 0).all()
     assert (advantages[batch.group_index_R == 6].abs().sum(-1) > 0).all()
+
+
+def test_returns_that_differ_by_rounding_are_equal_for_every_estimator_of_groups():
+    """In float32 -0.1 - 0.1 - 0.1 + 1.3, 1 and 0.1 + 0.9 are three numbers, as are 0.3 - 0.2 - 0.1 and 0."""
+    ways = [[-0.1, -0.1, -0.1, 1.3], [1.0], [0.1, 0.9]], [[0.3, -0.2, -0.1], [0.0], [0.7, -0.6, -0.1]]
+    same = [
+        Played(10 * group + number, group, [[Token(turn, reward) for turn, reward in enumerate(rewards)]])
+        for group, of_group in enumerate(ways)
+        for number, rewards in enumerate(of_group)
+    ]
+    batch = to_batch([*same, outcome(90, 6, 1e-3), outcome(91, 6, 1.01e-3)])
+    batch = replace(batch, token_level_rewards_RT=batch.token_level_rewards_RT.float())
+    assert len(set(batch.episode_returns()[:3].tolist())) == 3
+    assert zero_variance_groups(batch).tolist() == [0, 1]
+    for name in ("grpo", "drgrpo", "rloo", "reinforce_pp_baseline"):
+        advantages = ESTIMATORS[name](batch, estimator_options(name, {})).advantages_RT
+        alike = advantages[batch.group_index_R != 6][batch.response_mask_RT[batch.group_index_R != 6]]
+        assert len(alike.unique()) == 1, name
+
+
+def test_refills_and_credit_agree_on_which_groups_can_be_learnt_from():
+    scores = {0: [1.3 - 0.1 - 0.1 - 0.1, 1.0], 1: [1.0, 1.0 + 1e-8], 2: [0.0, 1e-4], 3: [1e-3, 2e-3]}
+    episodes = [outcome(10 * group + n, group, score) for group, of in scores.items() for n, score in enumerate(of)]
+    batch = to_batch(episodes)
+    in_float32 = replace(batch, token_level_rewards_RT=batch.token_level_rewards_RT.float())
+    assert differing_groups(batch.episode_returns(), batch.group_index_E).tolist() == [2, 3]
+    assert zero_variance_groups(in_float32).tolist() == zero_variance_groups(batch).tolist() == [0, 1]
 
 
 def test_a_lone_episode_is_reported_so_that_the_trainer_can_leave_its_group_out():

@@ -25,6 +25,12 @@ def test_one_step_moves_the_price_by_a_bounded_share(mean_kl, factor):
     assert controller.coefficient == pytest.approx(factor)
 
 
+def test_the_price_stays_above_zero_with_more_episodes_than_the_horizon_has():
+    controller = AdaptiveKL(1.0, target=0.1, horizon=10)
+    controller.update(mean_kl=0.0, episodes=64)
+    assert controller.coefficient == pytest.approx(0.8)
+
+
 def test_a_controller_goes_on_from_its_checkpoint():
     trained = AdaptiveKL(1.0, target=0.1, horizon=1000)
     trained.update(mean_kl=1.0, episodes=100)

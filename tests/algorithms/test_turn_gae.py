@@ -1,10 +1,12 @@
-from itertools import groupby, pairwise
+from dataclasses import replace
 
 import pytest
-from credit_cases import Played, Token, assert_streams_equal, by_episode, play, recursive_gae, to_batch
+import torch
+from credit_cases import Played, Token, assert_streams_equal, by_episode, play, to_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openmanus_rl.algorithms.gae import temporal_difference
 from openmanus_rl.algorithms.turn_gae import TurnGaeOptions, turn_gae
 from openmanus_rl.errors import UserError
 
@@ -12,21 +14,26 @@ FRACTIONS = st.sampled_from([0.0, 0.6, 0.95, 1.0])
 
 
 def by_formula(episode: Played, options: TurnGaeOptions) -> list[float]:
-    turns = [list(tokens) for _, tokens in groupby(episode.sampled, key=lambda token: token.turn)]
-    rewards = [sum(token.reward for token in tokens) for tokens in turns]
-    values = [tokens[0].value for tokens in turns]
-    turn_advantages = recursive_gae(rewards, values, episode.end_value, options.gamma, options.lam)
-    advantages = []
-    for tokens, advantage, value in zip(turns, turn_advantages, values, strict=True):
-        target = advantage + value
-        surprises = [options.gamma_token * later.value - token.value for token, later in pairwise(tokens)] + [
-            target - tokens[-1].value
-        ]
-        decay = options.gamma_token * options.lam_token
-        advantages += [
-            sum(decay**step * surprise for step, surprise in enumerate(surprises[place:]))
-            for place in range(len(tokens))
-        ]
+    """From what is meant: a turn leads to the return of the next, a token to the rest of its turn and what follows it.
+
+    A return is as much what was really earned as λ says, and else the critic's word.
+    """
+    advantages: list[float] = []
+    next_value = next_return = episode.end_value
+    for turn in reversed(episode.turns):
+        after_turn = options.gamma * (options.lam * next_return + (1 - options.lam) * next_value)
+        later: list[float] = []
+        for place in reversed(range(len(turn))):
+            if place == len(turn) - 1:
+                earned = turn[place].reward + after_turn
+            else:
+                critics = turn[place + 1].value
+                really = later[0] + critics
+                mixed = options.lam_token * really + (1 - options.lam_token) * critics
+                earned = turn[place].reward + options.gamma_token * mixed
+            later.insert(0, earned - turn[place].value)
+        advantages = later + advantages
+        next_value, next_return = turn[0].value, sum(token.reward for token in turn) + after_turn
     return advantages
 
 
@@ -58,6 +65,28 @@ def test_turn_gae_depends_on_neither_row_order_nor_padding(seed, padding):
         by_episode(moved, turn_gae(moved, TurnGaeOptions()).advantages_RT),
         by_episode(plain, turn_gae(plain, TurnGaeOptions()).advantages_RT),
     )
+
+
+def test_a_token_answers_for_no_reward_before_it():
+    """As a KL in the reward gives them: a price on the turn's first token is none of the later tokens' doing."""
+    priced = [Token(0, reward=-1.0), Token(0), Token(0)]
+    options = TurnGaeOptions(whiten=False)
+    assert turn_gae(to_batch([Played(0, 0, [priced])]), options).advantages_RT.tolist() == [[-1.0, 0.0, 0.0]]
+    spread = [Token(0, reward=0.25)] * 4
+    assert turn_gae(to_batch([Played(0, 0, [spread])]), options).returns_RT.tolist() == [[1.0, 0.75, 0.5, 0.25]]
+
+
+def test_rewards_on_the_last_tokens_of_turns_are_the_turns_targets_bit_for_bit():
+    batch = to_batch(play(4))
+    rewards_N = torch.where(batch.turns.last_N, batch.sampled(torch.rand(batch.response_mask_RT.shape)), 0)
+    batch = replace(batch, token_level_rewards_RT=batch.rows(rewards_N.double()))
+    answer = turn_gae(batch, TurnGaeOptions(whiten=False))
+    value_K = batch.critic_values()[batch.turns.first_N]
+    advantage_K = temporal_difference(
+        batch.turn_rewards(), value_K, batch.turn_episodes, batch.end_values_E(), TurnGaeOptions().gamma, 0.9
+    )
+    last_N = batch.sampled(answer.advantages_RT)[batch.turns.last_N]
+    assert torch.equal(last_N, advantage_K + value_K - batch.critic_values()[batch.turns.last_N])
 
 
 def test_a_longer_thought_does_not_discount_the_reward_of_the_next_turn():

@@ -136,6 +136,14 @@ def test_a_key_that_has_an_effect_is_taken(overrides, credit):
     check_effect(load_config(None, overrides), override_keys(overrides), {"group"}, credit)
 
 
+def test_gspo_wants_the_mean_of_its_paper():
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    with pytest.raises(UserError, match=r"gspo is half an algorithm.*\n.*algorithm.aggregation=seq-mean-token-mean"):
+        load_checked_config(None, ["algorithm.loss=gspo"])
+    load_checked_config(None, ["algorithm.loss=gspo", "algorithm.aggregation=seq-mean-token-mean"])
+
+
 def test_dr_grpo_wants_its_loss():
     from openmanus_rl.trainer.checked_config import load_checked_config
 

@@ -118,7 +118,7 @@ def test_a_spent_budget_is_an_error_and_nothing_more_is_asked(endpoint):
     ("answer", "message"),
     [
         ((200, said("I like it.")), "names no score"),
-        ((200, said("Score: 7")), "score 7 is not between 0 and 1"),
+        ((200, said("Score: 7")), "score '7' is not a number between 0 and 1"),
         ((200, {"choices": []}), "answered with no message"),
         ((200, b"<html>"), "answered with no JSON"),
         ((401, {"error": "who are you?"}), "refused with status 401"),
@@ -142,6 +142,29 @@ def test_a_judge_without_a_model_is_refused_before_anything_is_played(endpoint):
     RewardManager(AlgorithmConfig(reward_judge=JudgeConfig()), 100)
 
 
-@pytest.mark.parametrize(("answer", "score"), [("Score: 1", 1), ("**Score:** 0.5", 0.5), ("score = 0", 0)])
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("Score: 1", 1),
+        ("**Score:** 0.5", 0.5),
+        ("Score: **0.5**.", 0.5),
+        ("score = 0", 0),
+        ("Score - 0.25", 0.25),
+        ("Score: .1", 0.1),
+        ("Score: 1e-3", 0.001),
+        ("Score: 0.8/1", 0.8),
+        ("Score: 0.8, since it lost its way. The score is low for that.", 0.8),
+        ('{"score":0.7,"why":"slow"}', 0.7),
+    ],
+)
 def test_scores_are_read_as_judges_write_them(answer, score):
     assert read_score(answer) == score
+
+
+@pytest.mark.parametrize(
+    "score",
+    ["-0.5", "-1", "−0.5", "1/10", "1%", "0,5", "1 / 10", "1 out of 10", "1 %", "0.5-0.7", "1.5", "10", "1e3", "0.1.2"],
+)
+def test_what_is_no_number_from_0_to_1_is_never_read_as_one(score):
+    with pytest.raises(UserError, match=r"is not a number between 0 and 1"):
+        read_score(f"It began well, Score: 0.2 at first.\nScore: {score}")

@@ -1,11 +1,12 @@
 """Mathematical equality by math-verify."""
 
 import asyncio
+import os
 
 import pytest
 
 from openmanus_rl.errors import UserError
-from openmanus_rl.rewards import compute_score
+from openmanus_rl.rewards import compute_score, math
 from openmanus_rl.rewards.math import compare
 
 
@@ -41,3 +42,11 @@ def test_it_is_asked_in_a_process_of_its_own_and_says_what_it_could_not_read():
         ask("4", "a dog")
     with pytest.raises(UserError, match="no ground truth"):
         ask("4", None)
+
+
+def test_a_process_that_died_is_made_anew():
+    ask = lambda: asyncio.run(compute_score("so x = 4", "4", reward_score_fn="math"))  # noqa: E731
+    ask()
+    died = math._process().submit(os._exit, 1)
+    assert died.exception(timeout=60) is not None
+    assert ask() == {"score": 1.0, "unreadable": 0.0}

@@ -99,11 +99,34 @@ def test_the_other_keys_of_a_part_keep_its_name(own):
         ("much*agentgym", "'much' is not a weight"),
         ("agentgym + 0.1*agentgym", "names agentgym twice"),
         ("agentgym + 0.1*formta", "Did you mean format"),
+        ("agentgym - 0.1*length", r"agentgym \+ -0\.1\*length"),
+        ("agentgym - length", r"agentgym \+ -0\.1\*length"),
     ],
 )
 def test_a_mistaken_sum_says_what_is_wrong(expression, complaint):
     with pytest.raises(UserError, match=complaint):
         parse_reward(expression)
+
+
+def test_functions_of_one_name_are_told_apart_by_their_modules_and_directories(tmp_path, monkeypatch):
+    for place in ("pack/a.py", "pack/b.py", "one/reward.py", "two/reward.py"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text("def compute_score(solution_str, ground_truth, **kwargs):\n    return 1.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = "pack.a:compute_score + 0.5*pack.b:compute_score"
+    files = "one/reward.py:compute_score + two/reward.py:compute_score"
+    assert score_episode(modules, episode()) == (1.5, {"pack.a.compute_score": 1.0, "pack.b.compute_score": 1.0})
+    assert score_episode(files, episode()) == (2.0, {"one.reward.compute_score": 1, "two.reward.compute_score": 1})
+    with pytest.raises(UserError, match=r"one\.reward\.compute_score twice"):
+        parse_reward("one/reward.py:compute_score + ./one/reward.py:compute_score")
+
+
+def test_a_weight_may_have_an_exponent():
+    assert [(term.weight, term.label) for term in parse_reward("1e+1*format+agentgym")] == [
+        (10.0, "format"),
+        (1.0, "agentgym"),
+    ]
 
 
 def test_a_process_reward_sees_each_turn_its_state_and_what_came_before():

@@ -1,3 +1,4 @@
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -52,13 +53,15 @@ def test_a_reward_sees_what_was_said_last_the_truth_and_the_whole_episode():
     }
 
 
-@pytest.mark.parametrize("value", [0.5, torch.tensor(0.5), torch.tensor([0.5]), np.float32(0.5), {"score": 0.5}])
+@pytest.mark.parametrize(
+    "value", [0.5, torch.tensor(0.5), torch.tensor([0.5]), np.float32(0.5), np.array(0.5), {"score": np.array(0.5)}]
+)
 def test_a_score_may_be_a_number_a_dict_or_a_tensor(value):
     assert score_episode(giving(value), episode()) == (0.5, {})
 
 
 def test_the_other_keys_of_a_dict_become_metrics():
-    value = {"score": 1, "format": torch.tensor(0.25), "hits": True}
+    value = {"score": 1, "format": torch.tensor(0.25), "hits": np.bool_(True)}
     assert score_episode(giving(value), episode()) == (1.0, {"format": 0.25, "hits": 1.0})
 
 
@@ -87,6 +90,17 @@ def test_a_reward_that_raises_stops_with_the_task_the_cause_and_the_line():
         score_episode(broken, episode())
     assert "test_score_episode.py:" in caught.value.hint
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_reward_that_raises_beside_an_asynchronous_one_leaves_nothing_waiting(tmp_path):
+    path = tmp_path / "own_mixed.py"
+    path.write_text(
+        "async def slow(s, g, **kwargs):\n    return 1.0\n\n\ndef broken(s, g, **kwargs):\n    return {}['x']\n"
+    )
+    with pytest.raises(UserError, match="broken on task quiz-17 raised KeyError"):
+        score_episode(f"{path}:slow + {path}:broken", episode())
+    gc.collect()  # a coroutine that was never awaited would be told here, and be an error
 
 
 def test_a_rewards_own_error_keeps_its_hint_and_gets_the_task():

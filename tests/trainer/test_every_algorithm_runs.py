@@ -12,7 +12,12 @@ RUNS = {
         "algorithm.correction.kind=sequence",
         "algorithm.correction.band=1.5",
     ],
-    "gigpo": ["algorithm.loss=gspo", "algorithm.kl.where=loss", "algorithm.kl.kind=k3+"],
+    "gigpo": [
+        "algorithm.loss=gspo",
+        "algorithm.aggregation=seq-mean-token-mean",
+        "algorithm.kl.where=loss",
+        "algorithm.kl.kind=k3+",
+    ],
     "drgrpo": ["algorithm.aggregation=seq-mean-token-sum-norm", "algorithm.loss=reinforce", "rollout.refills=1"],
     "process": ["algorithm.reward_score_fn=agentgym + 0.1*format", "algorithm.reward_allocation=discounted"],
 }

@@ -13,7 +13,7 @@ from openmanus_rl.trainer.metrics import batch_metrics, episode_metrics
 def played(
     success: bool = True,
     env: str = "maze",
-    difficulty: str | None = None,
+    difficulty: str | int | None = None,
     turn_tokens: tuple[int, ...] = (2,),
     invalid: int = 0,
     stop: StopReason = StopReason.DONE,
@@ -46,6 +46,16 @@ def test_success_has_an_interval_for_all_for_each_environment_and_for_each_diffi
     assert told == {f"{name}/{part}" for name in expected for part in ("rate", "low", "high", "n")}
     for name, interval in expected.items():
         assert {part: metrics[f"{name}/{part}"] for part in ("rate", "low", "high", "n")} == interval.to_dict()
+
+
+def test_a_difficulty_of_0_is_one():
+    metrics = episode_metrics([played(True, difficulty=0), played(False, difficulty=1), played(True)])
+    assert {name for name in metrics if name.endswith("/n")} == {
+        "success/n",
+        "success/maze/n",
+        "success/maze/0/n",
+        "success/maze/1/n",
+    }
 
 
 def test_lengths_turns_and_scores_are_told_with_their_spread():

@@ -133,9 +133,12 @@ def test_a_share_that_holds_nothing_out_is_an_error():
 
 def test_what_does_not_fit_or_teaches_nothing_is_left_out():
     short, long, mute = Example([1, 2], [0, 1]), Example([1] * 9, [0] + [1] * 8), Example([1, 2], [0, 0])
-    assert fitting([short, long, mute], 8) == [short]
+    said = []
+    assert fitting([short, long, mute], 8, said.append) == [short]
+    assert fitting([short], 8, said.append) == [short]
+    assert said == ["2 of 3 conversations do not fit model.max_context=8 or teach nothing"]
     with pytest.raises(UserError, match="no example fits"):
-        fitting([long, mute], 8)
+        fitting([long, mute], 8, said.append)
 
 
 def test_a_played_episode_is_learnt_token_for_token_but_for_invalid_answers():
