@@ -97,9 +97,9 @@ class Search:
             return False
         try:
             record = json.loads(head if head.endswith(b"\n") else head + b"}")
-        except ValueError:
+            return any(self._words in text.casefold() for text in texts(record))
+        except (ValueError, AttributeError, TypeError):  # what only looks like an episode
             return False
-        return any(self._words in text.casefold() for text in texts(record))
 
 
 def _pieces(rows: Sequence[Row]) -> Iterator[list[Row]]:
