@@ -54,6 +54,9 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
         offset, limit = (_count(words.pop(name, None), 0) for name in ("offset", "limit"))
         return workspace.run(request.path_params["run"]).list_episodes(words, offset, limit or 100)
 
+    def read_ahead(request: Request) -> Any:
+        return workspace.run(request.path_params["run"]).read_ahead(dict(request.query_params))
+
     def episode(request: Request) -> Any:
         where = request.path_params
         return workspace.run(where["run"]).episode(where["file"], where["number"])
@@ -81,6 +84,7 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
                 Route("/api/runs/{run}", _answered(overview)),
                 Route("/api/runs/{run}/metrics", _answered(chart)),
                 Route("/api/runs/{run}/episodes", _answered(episodes)),
+                Route("/api/runs/{run}/texts", _answered(read_ahead)),
                 Route("/api/runs/{run}/episodes/{file}/{number:int}", _answered(episode)),
                 Route("/api/runs/{run}/groups/{file}/{group:int}", _answered(group)),
                 Route("/api/compare", _answered(compared)),

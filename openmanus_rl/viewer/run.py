@@ -23,6 +23,8 @@ from openmanus_rl.viewer.tail import Tail
 KEPT_LISTS = 16
 """Filtered lists that stay in memory, so that scrolling does not filter again."""
 LARGEST_PAGE = 500
+READING = "\0reading"
+"""What stands for the words of a search whose words are not known yet."""
 
 
 class RunView:
@@ -115,6 +117,14 @@ class RunView:
                 "waiting": len(self.episodes.waiting),
                 "version": self.episodes.version,
             }
+
+    def read_ahead(self, words: Mapping[str, str]) -> dict[str, Any]:
+        """Read some of the texts that a search in this list will want, before there is a word to search for."""
+        with self._lock:
+            self._refresh_episodes()
+            reading = self._listed({**words, "text": READING})
+            assert isinstance(reading, Search)
+            return {"done": reading.read_ahead()}
 
     def episode(self, file: str, number: int) -> dict[str, Any]:
         """One episode: its record, and those that were played on the same task at the same step."""

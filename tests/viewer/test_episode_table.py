@@ -235,3 +235,13 @@ def test_what_only_looks_like_an_episode_is_not_found_and_breaks_no_search(tmp_p
     path.write_text(f"{json.dumps(record)}\n{whole}\n")
     found = table(tmp_path)
     assert items(found_with(found, "thought", TextMemory())) == ["maze_2"]
+
+
+@pytest.mark.parametrize("worth_skipping", [0, 10**6])
+def test_lines_are_searched_alike_whether_they_are_read_whole_or_in_parts(filled, monkeypatch, worth_skipping):
+    monkeypatch.setattr("openmanus_rl.viewer.search.WORTH_SKIPPING", worth_skipping)
+    rows = [row for row in reversed(filled.rows) if row.entry.number != 2]
+    looking = Search(filled, rows, "action: left")
+    looking.go_on(10**6, seconds=10)
+    said = [row for row in rows if any("Action: left" in turn["text"] for turn in filled.record(row)["turns"])]
+    assert looking.found == said

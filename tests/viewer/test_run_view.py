@@ -13,7 +13,8 @@ from openmanus_rl.tracking.metrics import MetricsLog
 from openmanus_rl.tracking.stats import difference, wilson
 from openmanus_rl.viewer.compare import compare, differing_values
 from openmanus_rl.viewer.metrics import MetricColumns
-from openmanus_rl.viewer.run import RunView
+from openmanus_rl.viewer.run import READING, RunView
+from openmanus_rl.viewer.search import TextMemory
 
 
 def test_the_overview_tells_success_with_its_interval_events_config_and_what_differs(runs):
@@ -198,3 +199,20 @@ def test_a_start_that_says_odd_things_of_its_preset_is_shown(tmp_path):
     run = make_run(tmp_path / "run", steps=4)
     (run / "events.jsonl").write_text('{"event": "started", "preset": "p", "changed": {"a": 1, "b": [1, 2]}}\n')
     assert RunView(run).overview()["preset"] == {"name": "p", "changed": {"b": [1, 2]}}
+
+
+def test_texts_that_were_read_ahead_are_not_read_again_by_the_search(tmp_path, monkeypatch):
+    view = RunView(make_run(tmp_path / "run"))
+    while not view.read_ahead({"kind": "train"})["done"]:
+        pass
+    monkeypatch.setattr("os.open", lambda *_: pytest.fail("a file was opened"))
+    told = view.list_episodes({"kind": "train", "text": "nowhere to be read"}, 0, 10)
+    assert (told["matched"], told["search"]["done"]) == (0, True)
+
+
+def test_no_more_is_read_ahead_than_is_kept(tmp_path):
+    view = RunView(make_run(tmp_path / "run"))
+    view._texts = TextMemory(room=5000)
+    assert view.read_ahead({})["done"]
+    reading = view._listed({"text": READING})
+    assert reading.searched < len(reading.candidates)

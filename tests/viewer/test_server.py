@@ -42,6 +42,7 @@ def test_every_route_answers(page):
         "api/runs/maze-grpo",
         "api/runs/maze-grpo/metrics?name=success/rate&points=5",
         "api/runs/maze-grpo/episodes?outcome=success&limit=3",
+        "api/runs/maze-grpo/texts?outcome=success",
         "api/runs/maze-grpo/episodes/train_step_000001.jsonl/1",
         "api/runs/maze-grpo/groups/train_step_000001.jsonl/0",
         "api/compare?run=maze-grpo&run=maze-ppo",
