@@ -39,7 +39,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     legend: { show: false },
     padding: [10, 18, 0, 0],
     cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !onzoom }, focus: { prox: 24 } },
-    scales: { x: { time: Boolean(byTime) }, y: { range: range ?? (stacked ? rangeFromZero : paddedRange) } },
+    scales: { x: { time: Boolean(byTime), range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: range ?? (stacked ? rangeFromZero : paddedRange) } },
     axes: [
       { ...axis, size: byTime ? 40 : 26, space: 60, incrs: byTime ? undefined : WHOLE, values: byTime ? clockTicks : undefined },
       { ...axis, size: 52, values: (_, values) => ticks(values, lines[0]?.format) },
@@ -109,8 +109,8 @@ const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 2000
 
 /** With as many digits as it takes to tell them apart. */
 export function ticks(values, format = number) {
-  const fewest = format === percent ? 0 : 3;
-  const labels = (digits) => values.map((value) => format(value, digits));
+  const fewest = format === percent ? 1 : 3;
+  const labels = (digits) => values.map((value) => format(value, digits).replace(/\.0+ %/, " %"));
   const digits = [0, 1, 2, 3, 4, 5].map((more) => fewest + more).find((count) => new Set(labels(count)).size === values.length);
   return labels(digits ?? fewest);
 }
