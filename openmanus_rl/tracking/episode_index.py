@@ -89,7 +89,7 @@ def _entry(line: bytes, number: int, offset: int) -> EpisodeEntry | None:
     try:
         record = json.loads(line)
         return _entry_of(record, number, offset, line)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 

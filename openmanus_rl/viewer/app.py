@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from openmanus_rl.viewer.guards import Guard
 from openmanus_rl.viewer.jsons import to_json
 from openmanus_rl.viewer.workspace import Workspace
 
+log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "page"
 LOOK_EVERY = 0.5
 """Seconds between two looks at the files of a run that someone watches."""
@@ -31,7 +33,7 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
     """The application for a directory of runs; a token makes it ask for one. News ends when the server does."""
 
     def runs(request: Request) -> Any:
-        briefs = [workspace.run(name).brief() for name in workspace.names()]
+        briefs = [_brief(workspace, name) for name in workspace.names()]
         return {"root": str(workspace.root), "one_run": workspace.is_one_run, "runs": briefs}
 
     def overview(request: Request) -> Any:
@@ -51,6 +53,9 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
         words = dict(request.query_params)
         offset, limit = (_count(words.pop(name, None), 0) for name in ("offset", "limit"))
         return workspace.run(request.path_params["run"]).list_episodes(words, offset, limit or 100)
+
+    def read_ahead(request: Request) -> Any:
+        return workspace.run(request.path_params["run"]).read_ahead(dict(request.query_params))
 
     def episode(request: Request) -> Any:
         where = request.path_params
@@ -79,6 +84,7 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
                 Route("/api/runs/{run}", _answered(overview)),
                 Route("/api/runs/{run}/metrics", _answered(chart)),
                 Route("/api/runs/{run}/episodes", _answered(episodes)),
+                Route("/api/runs/{run}/texts", _answered(read_ahead)),
                 Route("/api/runs/{run}/episodes/{file}/{number:int}", _answered(episode)),
                 Route("/api/runs/{run}/groups/{file}/{group:int}", _answered(group)),
                 Route("/api/compare", _answered(compared)),
@@ -91,15 +97,36 @@ def make_app(workspace: Workspace, token: str | None, is_ending: Callable[[], bo
 
 
 def _answered(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
-    """A plain function, which runs in a thread, as a route that answers JSON; a user's mistake is a 404 with words."""
+    """A plain function, which runs in a thread, as a route that answers JSON.
+
+    A user's mistake is a 404 with words; one of ours, or a directory as nobody thought of, a 500 with words and a log.
+    """
 
     def endpoint(request: Request) -> Response:
         try:
             return Response(to_json(answer(request)), media_type="application/json")
         except UserError as error:
             return Response(to_json({"error": str(error)}), 404, media_type="application/json")
+        except Exception as error:
+            log.exception("%s cannot be answered", request.url.path)
+            return Response(to_json({"error": _told(error)}), 500, media_type="application/json")
 
     return endpoint
+
+
+def _brief(workspace: Workspace, name: str) -> dict[str, Any]:
+    """A line of the list; a run that cannot be read says why in its own, and the others are shown."""
+    try:
+        return workspace.run(name).brief()
+    except UserError as error:
+        return {"name": name, "status": "unreadable", "error": str(error)}
+    except Exception as error:
+        log.exception("the run %s cannot be read", name)
+        return {"name": name, "status": "unreadable", "error": _told(error)}
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _count(text: str | None, default: int) -> int:
@@ -140,3 +167,5 @@ def _state(workspace: Workspace, names: list[str]) -> str:
         return json.dumps({name: workspace.run(name).state() for name in names})
     except UserError as error:
         return json.dumps({"error": str(error)})
+    except Exception as error:  # noqa: BLE001 - asked twice a second; the page asks for the run itself, which is logged
+        return json.dumps({"error": _told(error)})

@@ -9,7 +9,7 @@ from openmanus_rl.viewer.run import RunView
 
 def compare(runs: Sequence[RunView]) -> dict[str, Any]:
     """The runs' last held-out success, each against the first run that has one; and the keys that differ."""
-    told = [run.brief() for run in runs]
+    told = [{"state": run.state(), **run.brief()} for run in runs]
     configs = [run.config() for run in runs]
     first = next((place for place, run in enumerate(told) if run["success"]), None)
     baseline = None if first is None else told[first]

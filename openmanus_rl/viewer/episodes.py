@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from openmanus_rl.viewer.tail import Tail
 
 LONGEST_RECORD = 64 << 20
 """Bytes of an episode beyond which it is not shown."""
+NOT_EPISODES = frozenset({INDEX, "metrics.jsonl", "events.jsonl"})
+"""What else a run directory has under such names, if its episodes lie beside it."""
 _NAME = re.compile(r"(?:(?P<kind>[a-z]+)_)?step_(?P<step>\d+)\.jsonl|(?P<other>.+)\.jsonl")
 
 
@@ -38,9 +40,9 @@ class Row(NamedTuple):
 class EpisodeTable:
     """Rows in the order of their steps. `version` changes with them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, version: int = 0) -> None:
         self.directory = directory
-        self.version = 0
+        self.version = version
         self.rows: list[Row] = []
         self.waiting: list[str] = []
         """Files that are not indexed yet."""
@@ -100,11 +102,12 @@ class EpisodeTable:
         which = f"episode {row.entry.number} of {row.file}"
         if row.entry.length > LONGEST_RECORD:
             raise UserError(f"{which} has {row.entry.length >> 20} MB, which is too much for a page.")
-        with (self.directory / row.file).open("rb") as file:
-            file.seek(row.entry.offset)
-            line = file.read(row.entry.length)
         try:
-            record: dict[str, Any] = json.loads(line)
+            with (self.directory / row.file).open("rb") as file:
+                file.seek(row.entry.offset)
+                record: dict[str, Any] = json.loads(file.read(row.entry.length))
+        except OSError as error:
+            raise UserError(f"{which} cannot be read: {error.strerror}.") from error
         except ValueError as error:
             raise UserError(f"{which} cannot be read; its file may have been written anew.") from error
         return record
@@ -119,9 +122,8 @@ class EpisodeTable:
         }
 
     def _directory_changed(self) -> bool:
-        try:
-            changed_at = self.directory.stat().st_mtime
-        except OSError:
+        changed_at = _modified_at(self.directory)
+        if changed_at is None:
             return self._seen_at is not None
         # A directory that changed within the clock's grain may change again without showing it.
         return changed_at != self._seen_at or time.time() - changed_at < 1
@@ -129,8 +131,8 @@ class EpisodeTable:
     def _look_at_directory(self) -> bool:
         """Compare the files that are there with what is known of them."""
         changed = False
+        self._seen_at = _modified_at(self.directory)
         present = dict(_episode_files(self.directory))
-        self._seen_at = self.directory.stat().st_mtime if self.directory.is_dir() else None
         for name in set(self._sizes) - set(present):
             del self._sizes[name], self._files[name]
             self._problems.pop(name, None)
@@ -176,13 +178,20 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _modified_at(directory: Path) -> float | None:
+    try:
+        return directory.stat().st_mtime
+    except OSError:
+        return None
+
+
 def _episode_files(directory: Path) -> Iterator[tuple[str, int]]:
-    if not directory.is_dir():
-        return
-    with os.scandir(directory) as entries:
+    """Names and sizes; what is removed between two looks is not there."""
+    with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.endswith(".jsonl") and not entry.name.startswith(".") and entry.name != INDEX:
-                yield entry.name, entry.stat().st_size
+            if entry.name.endswith(".jsonl") and not entry.name.startswith(".") and entry.name not in NOT_EPISODES:
+                with suppress(OSError):
+                    yield entry.name, entry.stat().st_size
 
 
 def _kind_and_step(name: str) -> tuple[str, int]:

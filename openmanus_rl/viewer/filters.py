@@ -36,7 +36,7 @@ class Filter:
     env: str = ""
     difficulty: str = ""
     item: str = ""
-    """A part of the item id."""
+    """A part of the item id, whatever its case."""
     trained: str = ""
     """yes or no."""
     first_step: float | None = None
@@ -60,7 +60,8 @@ class Filter:
             if wanted := getattr(self, name):
                 tests.append(_says(name, wanted))
         if self.item:
-            tests.append(lambda row: self.item in row.entry.item_id)
+            item = self.item.casefold()
+            tests.append(lambda row: item in row.entry.item_id.casefold())
         if self.trained:
             tests.append(lambda row: row.entry.trained == (self.trained == "yes"))
         if self.group is not None:

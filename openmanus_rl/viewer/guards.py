@@ -1,14 +1,15 @@
 """What stands between the page and the world: who may ask, and what the page may do."""
 
 import secrets
-from http.cookies import SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-COOKIE = "openmanus_viewer"
+from openmanus_rl.envs.access import is_loopback
+
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -20,7 +21,6 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-cache",
 }
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Guard:
@@ -56,17 +56,24 @@ class Guard:
         headers = Headers(scope=scope)
         if self.token is None:
             host = headers.get("host", "").rsplit(":", 1)[0].strip("[]")
-            return None if host in LOOPBACK else PlainTextResponse("Ask for 127.0.0.1.\n", 403)
+            return None if is_loopback(host) else PlainTextResponse("Ask for 127.0.0.1.\n", 403)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(query).get("token")
         if given is not None and secrets.compare_digest(given.encode(), self.token.encode()):
             rest = urlencode([(name, value) for name, value in query if name != "token"])
             response = RedirectResponse("/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else ""), 303)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="lax")  # a link from elsewhere opens it
+            response.set_cookie(
+                _cookie(scope), self.token, httponly=True, samesite="lax"
+            )  # a link from elsewhere opens it
             return response
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        if cookie is not None and secrets.compare_digest(cookie.value.encode(), self.token.encode()):
+        cookie = cookie_parser(headers.get("cookie", "")).get(_cookie(scope), "")
+        if secrets.compare_digest(cookie.encode(), self.token.encode()):
             return None
         return PlainTextResponse(
             "This page needs the address with its token, as `openmanus-rl view` printed it.\n", 401
         )
+
+
+def _cookie(scope: Scope) -> str:
+    """Its name has the port: a browser gives cookies to all ports of a machine, and each may be another page's."""
+    return f"openmanus_viewer_{scope['server'][1]}"

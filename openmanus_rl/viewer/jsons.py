@@ -7,11 +7,11 @@ from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """Records may hold numbers that JSON has no word for; a browser would refuse the whole for one of them."""
+    """Records may hold what JSON has no word for: odd numbers, dates; a browser would refuse the whole for one."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+        text = _dumps(value)
+    except (ValueError, TypeError):
+        text = _dumps(_plain(value))
     return text.encode("utf-8", "replace").decode()  # halves of characters
 
 
@@ -20,9 +20,14 @@ def for_page(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "seed": str(record.get("seed"))}
 
 
-def _finite(value: Any) -> Any:
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are finite or None, and keys that are text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value

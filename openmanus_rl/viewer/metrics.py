@@ -14,12 +14,12 @@ class MetricColumns:
     """`metrics.jsonl`, one list for each metric, each as long as there are lines."""
 
     def __init__(self, path: Path) -> None:
-        self._tail = Tail(path)
+        self.tail = Tail(path)
         self._forget()
 
     def refresh(self) -> None:
         """Read what was written since the last time."""
-        replaced, lines = self._tail.new_lines()
+        replaced, lines = self.tail.new_lines()
         if replaced:
             self._forget()
         for line in lines:
@@ -74,18 +74,22 @@ class MetricColumns:
     def _add(self, line: bytes) -> None:
         try:
             values = json.loads(line)
-            step = int(values.pop("step"))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            step, time = int(values.pop("step")), _number(values.pop("time", None))
+            numbers = {name: _number(value) for name, value in values.items()}
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             self.broken_lines += 1
             return
-        time = values.pop("time", None)
         self.steps.append(step)
-        self.times.append(time if isinstance(time, int | float) else None)
+        self.times.append(time)
         row = len(self.steps) - 1
-        for name, value in values.items():
+        for name, value in numbers.items():
             column = self.columns.setdefault(name, [])
             column.extend([None] * (row - len(column)))
-            column.append(float(value) if isinstance(value, int | float) else None)
+            column.append(value)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _mean(column: Column, rows: Sequence[int]) -> float | None:

@@ -1,6 +1,7 @@
 """One run as its directory tells it: what the page asks of a run is answered here."""
 
 import json
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from openmanus_rl.viewer.tail import Tail
 KEPT_LISTS = 16
 """Filtered lists that stay in memory, so that scrolling does not filter again."""
 LARGEST_PAGE = 500
+READING = "\0reading"
+"""What stands for the words of a search whose words are not known yet."""
 
 
 class RunView:
@@ -31,7 +34,7 @@ class RunView:
         self.path = path
         self.paths = RunPaths(path)
         self.metrics = MetricColumns(self.paths.metrics)
-        self.episodes = EpisodeTable(self.paths.episodes if self.paths.episodes.is_dir() else path)
+        self.episodes = EpisodeTable(self._episode_directory())
         self._events_tail = Tail(self.paths.events)
         self._events: list[dict[str, Any]] = []
         self._broken_events = 0
@@ -39,6 +42,8 @@ class RunView:
         self._texts = TextMemory()
         self._counted: dict[str, Any] = {}
         self._counted_version = -1
+        self._config: dict[str, Any] = {}
+        self._config_written: tuple[int, ...] = ()
         self._lock = RLock()
 
     def state(self) -> dict[str, Any]:
@@ -48,20 +53,20 @@ class RunView:
             return self._state()
 
     def brief(self) -> dict[str, Any]:
-        """A line in the list of runs."""
+        """A line in the list of runs. Episodes are not looked at for it."""
         with self._lock:
-            self._refresh()
+            self._refresh_log()
             config = self.config()
+            envs = config.get("envs")
             return {
                 "name": self.path.name,
                 "status": self._status(),
-                "env": "+".join(config.get("envs") or []) or _at(config, "env", "name"),
+                "env": "+".join(map(str, envs if isinstance(envs, list | dict) else [])) or _at(config, "env", "name"),
                 "estimator": _at(config, "algorithm", "estimator"),
                 "steps": _at(config, "trainer", "steps"),
                 "step": self.metrics.steps[-1] if self.metrics.steps else None,
                 "success": self.success(),
-                "changed": self._changed_at(),
-                "state": self._state(),
+                "changed": max(_modified_at(self.paths.metrics), _modified_at(self.paths.config)) or None,
             }
 
     def overview(self) -> dict[str, Any]:
@@ -70,6 +75,7 @@ class RunView:
             self._refresh()
             return {
                 **self.brief(),
+                "state": self._state(),
                 "path": str(self.path),
                 "config": self.config(),
                 "preset": self._preset(),
@@ -95,7 +101,7 @@ class RunView:
     def list_episodes(self, words: Mapping[str, str], offset: int, limit: int) -> dict[str, Any]:
         """A page of the episodes that fit, how many do, and how far a search for text has come."""
         with self._lock:
-            self.episodes.refresh()
+            self._refresh_episodes()
             rows = self._listed(words)
             searched = None
             if isinstance(rows, Search):
@@ -112,10 +118,18 @@ class RunView:
                 "version": self.episodes.version,
             }
 
+    def read_ahead(self, words: Mapping[str, str]) -> dict[str, Any]:
+        """Read some of the texts that a search in this list will want, before there is a word to search for."""
+        with self._lock:
+            self._refresh_episodes()
+            reading = self._listed({**words, "text": READING})
+            assert isinstance(reading, Search)
+            return {"done": reading.read_ahead()}
+
     def episode(self, file: str, number: int) -> dict[str, Any]:
         """One episode: its record, and those that were played on the same task at the same step."""
         with self._lock:
-            self.episodes.refresh()
+            self._refresh_episodes()
             row = self.episodes.find(file, number)
             numbers = [other.entry.number for other in self.episodes.of_file(file)]
             place = numbers.index(number)
@@ -131,25 +145,32 @@ class RunView:
     def group(self, file: str, group: int) -> dict[str, Any]:
         """The episodes of one task at one step, without their tokens."""
         with self._lock:
-            self.episodes.refresh()
+            self._refresh_episodes()
             played = []
             for row in self._group(file, group):
                 record = self.episodes.record(row)
-                played.append({"row": row.to_dict(), "task": record["task"], "turns": record["turns"]})
+                played.append({"row": row.to_dict(), "task": record.get("task"), "turns": record["turns"]})
             return {"file": file, "group": group, "episodes": played}
 
     def config(self) -> dict[str, Any]:
         """The resolved config; {} if there is none, or none that can be read."""
         try:
-            tree = yaml.load(self.paths.config.read_text(encoding="utf-8"), Loader=_LOADER)
-        except (OSError, ValueError, yaml.YAMLError):
+            status = self.paths.config.stat()
+            written = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if written != self._config_written:
+                self._config, self._config_written = {}, written
+                tree = yaml.load(self.paths.config.read_text(encoding="utf-8"), Loader=_LOADER)
+                self._config = tree if isinstance(tree, dict) else {}
+        except OSError:
             return {}
-        return tree if isinstance(tree, dict) else {}
+        except (ValueError, yaml.YAMLError):
+            pass  # `problems` tells it
+        return self._config
 
     def success(self) -> dict[str, Any] | None:
         """The last held-out success with its interval."""
         rate, n = self.metrics.last("val/success/rate"), self.metrics.last("val/success/n")
-        if rate is None or not n:
+        if rate is None or not n or not 0 <= rate <= 1 or not math.isfinite(n):
             return None
         interval = wilson(round(rate * n), int(n))
         return {**interval.to_dict(), "step": self.metrics.last_step_of("val/success/rate")}
@@ -161,20 +182,37 @@ class RunView:
             told.append(f"metrics.jsonl: {self.metrics.broken_lines} lines are not metrics")
         if self._broken_events:
             told.append(f"events.jsonl: {self._broken_events} lines are not events")
+        if self._status() != "running":  # else its end may be on the way
+            tails = (self.metrics.tail, self._events_tail)
+            told += [f"{tail.path.name}: its last line is cut off" for tail in tails if tail.has_unfinished]
         if self.paths.config.is_file() and not self.config():
             told.append("config.yaml cannot be read")
         return told
 
     def _refresh(self) -> None:
-        self.metrics.refresh()
+        self._refresh_log()
+        self._refresh_episodes()
+
+    def _refresh_episodes(self) -> None:
+        directory = self._episode_directory()
+        if directory != self.episodes.directory:
+            self.episodes = EpisodeTable(directory, self.episodes.version + 1)
+            self._texts = TextMemory()
         self.episodes.refresh()
+
+    def _episode_directory(self) -> Path:
+        """Where a run writes them, or where they lie that an evaluation kept."""
+        return self.paths.episodes if self.paths.episodes.is_dir() else self.path
+
+    def _refresh_log(self) -> None:
+        self.metrics.refresh()
         replaced, lines = self._events_tail.new_lines()
         if replaced:
             self._events, self._broken_events = [], 0
         for line in lines:
             try:
                 event = json.loads(line)
-                self._events.append({"event": str(event["event"]), **event})
+                self._events.append({**event, "event": str(event["event"])})
             except (ValueError, KeyError, TypeError):
                 self._broken_events += 1
 
@@ -234,7 +272,11 @@ class RunView:
     def _preset(self) -> dict[str, Any] | None:
         """What the run's first event says it was made from, and what differs from that."""
         started = next((event for event in self._events if event["event"] == "started"), {})
-        return {"name": started.get("preset"), "changed": started["changed"]} if "changed" in started else None
+        changed = started.get("changed")
+        if not isinstance(changed, dict):
+            return None
+        pairs = {key: pair for key, pair in changed.items() if isinstance(pair, list) and len(pair) == 2}
+        return {"name": started.get("preset"), "changed": pairs}
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -250,10 +292,6 @@ class RunView:
         if _is_held(self.path / ".lock"):
             return "running"
         return "stopped" if self._events and self._events[-1]["event"] == "stopped" else "unfinished"
-
-    def _changed_at(self) -> float | None:
-        times = [path.stat().st_mtime for path in (self.paths.metrics, self.paths.config) if path.is_file()]
-        return max(times, default=None)
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -278,11 +316,18 @@ def _read_json(path: Path) -> Any:
 
 
 def _checkpoint_steps(directory: Path) -> list[dict[str, Any]]:
-    if not directory.is_dir():
-        return []
-    found = {entry.name.removeprefix("step_"): entry.stat().st_mtime for entry in directory.glob("step_*")}
-    steps = sorted(step for step in found if step.isdecimal())
+    """Those that are there; a run removes old ones at any moment."""
+    found = {entry.name.removeprefix("step_"): _modified_at(entry) for entry in directory.glob("step_*")}
+    steps = sorted(step for step, time in found.items() if step.isdecimal() and time)
     return [{"step": int(step), "time": found[step]} for step in steps]
+
+
+def _modified_at(path: Path) -> float:
+    """0 if it is not there, or no longer."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _is_held(lock: Path) -> bool:

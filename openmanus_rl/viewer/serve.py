@@ -1,6 +1,8 @@
 """The page on a port of this machine."""
 
+import ipaddress
 import secrets
+import socket
 from pathlib import Path
 
 import uvicorn
@@ -21,7 +23,7 @@ class ViewerServer:
         self.workspace = Workspace(root)
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
         self._socket = listen(host, port, "--port")
-        self.url = f"{url_of(self._socket)}/" + (f"?token={self.token}" if self.token else "")
+        self.url = f"{_url_for_others(self._socket)}/" + (f"?token={self.token}" if self.token else "")
         app = make_app(self.workspace, self.token, is_ending=lambda: self._server.should_exit)
         self._server = uvicorn.Server(
             uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS)
@@ -33,3 +35,21 @@ class ViewerServer:
 
     def stop(self) -> None:
         self._server.should_exit = True
+
+
+def _url_for_others(listener: socket.socket) -> str:
+    """The address; if it listens on all of the machine's, one that another machine can open."""
+    host = listener.getsockname()[0]
+    if not ipaddress.ip_address(host).is_unspecified:
+        return url_of(listener)
+    return url_of(listener).replace(f"[{host}]" if ":" in host else host, _address_of_this_machine())
+
+
+def _address_of_this_machine() -> str:
+    """The one that it has towards others, else its name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        try:
+            towards.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the way
+            return str(towards.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -9,11 +9,14 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.has_unfinished = False
+        """Whether there was half a line after the whole ones at the last look."""
         self._inode = -1
         self._offset = 0
 
     def new_lines(self) -> tuple[bool, list[bytes]]:
         """Whether the file is another one now, so that all that was read is void; and the lines after what was read."""
+        self.has_unfinished = False
         try:
             file = self.path.open("rb")
         except OSError:  # not there yet, or no longer
@@ -28,7 +31,8 @@ class Tail:
             if status.st_size == self._offset:
                 return replaced, []
             file.seek(self._offset)
-            whole, newline, _ = file.read(status.st_size - self._offset).rpartition(b"\n")
+            whole, newline, rest = file.read(status.st_size - self._offset).rpartition(b"\n")
+        self.has_unfinished = bool(rest)
         if not newline:
             return replaced, []
         self._offset += len(whole) + 1

@@ -136,7 +136,7 @@ def filled(tmp_path_factory):
         ({"first_step": "3", "last_step": "5"}, lambda row: 3 <= row.step <= 5),
         ({"lowest_return": "0.5"}, lambda row: row.entry.episode_return >= 0.5),
         ({"difficulty": "hard"}, lambda row: row.entry.difficulty == "hard"),
-        ({"item": "_1"}, lambda row: "_1" in row.entry.item_id),
+        ({"item": "MAZE_1"}, lambda row: "maze_1" in row.entry.item_id),
         ({"trained": "no"}, lambda row: not row.entry.trained),
         ({"group": "1"}, lambda row: row.entry.group == 1),
     ],
@@ -216,3 +216,32 @@ def test_a_file_that_was_written_anew_is_searched_anew(tmp_path):
 
 def test_what_has_no_room_is_read_again(filled):
     assert found_with(filled, "thought", TextMemory(room=0)) == filled.rows
+
+
+def test_a_record_with_a_number_beyond_all_measure_is_told(tmp_path):
+    path = log(tmp_path).write("train", 1, [episode(1), episode(2)])
+    (tmp_path / INDEX).unlink()
+    path.write_text(path.read_text().replace('"group": 0', '"group": Infinity', 1))
+    found = table(tmp_path)
+    assert items(found.rows) == ["maze_2"]
+    assert found.problems == ["train_step_000001.jsonl: line 1 is no episode"]
+
+
+def test_what_only_looks_like_an_episode_is_not_found_and_breaks_no_search(tmp_path):
+    path = log(tmp_path).write("train", 1, [episode(1), episode(2)])
+    (tmp_path / INDEX).unlink()
+    odd, whole = path.read_text().splitlines()
+    record = json.loads(odd) | {"turns": ["thought"]}
+    path.write_text(f"{json.dumps(record)}\n{whole}\n")
+    found = table(tmp_path)
+    assert items(found_with(found, "thought", TextMemory())) == ["maze_2"]
+
+
+@pytest.mark.parametrize("worth_skipping", [0, 10**6])
+def test_lines_are_searched_alike_whether_they_are_read_whole_or_in_parts(filled, monkeypatch, worth_skipping):
+    monkeypatch.setattr("openmanus_rl.viewer.search.WORTH_SKIPPING", worth_skipping)
+    rows = [row for row in reversed(filled.rows) if row.entry.number != 2]
+    looking = Search(filled, rows, "action: left")
+    looking.go_on(10**6, seconds=10)
+    said = [row for row in rows if any("Action: left" in turn["text"] for turn in filled.record(row)["turns"])]
+    assert looking.found == said

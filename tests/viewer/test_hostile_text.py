@@ -29,6 +29,12 @@ WHAT_IT_DID = """() => ({
 HARMLESS = {"ran": None, "polluted": None, "turns": TURNS, "strangers": 0, "handlers": 0, "wide": False, "raw": False}
 
 
+RAW_IN_AN_ATTRIBUTE = """() => [...document.querySelectorAll("main *")].flatMap((element) => [...element.attributes])
+    .filter(({ name }) => !["href", "value"].includes(name))
+    .filter(({ value }) => /[\\u0000-\\u0008\\u000b-\\u001f\\u202a-\\u202e]/.test(value))
+    .map(({ name }) => name)"""
+
+
 def hostile_episode(number: int, texts: list[str]):
     """An episode in which whoever can say something says one of `texts`."""
     text = texts[0]
@@ -62,6 +68,8 @@ def hostile_run(tmp_path_factory):
     EpisodeLog(run / "episodes", details).write("train", 1, played, credit)
     with (run / "events.jsonl").open("a") as file:
         file.writelines(json.dumps({"time": 1.7e9, "event": text, "reason": text}) + "\n" for text in short)
+    started = {"time": 1.7e9, "event": "started", "preset": short[9], "changed": {text: [text, text] for text in short}}
+    (run / "events.jsonl").write_text(json.dumps(started) + "\n" + (run / "events.jsonl").read_text())
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 5, "time": 1.7e9, **{text or "empty": 1.0 for text in short[:80]}}) + "\n")
     with (run / "config.yaml").open("a") as file:
@@ -96,6 +104,11 @@ def test_the_other_views_hold_too(page, serve, hostile_run):
         page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
         assert page.evaluate("window.__ran") is None
         assert page.locator(STRANGERS).count() == 0
+        assert page.evaluate(RAW_IN_AN_ATTRIBUTE) == []
+        assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", page.locator("main").text_content())
+        assert (
+            page.evaluate("Math.max(...[...document.querySelectorAll('[title]')].map((at) => at.title.length))") < 9000
+        )
 
 
 def test_a_megabyte_on_one_line_is_cut_with_a_control_that_shows_more(page, serve, hostile_run):
@@ -111,7 +124,8 @@ def test_a_megabyte_on_one_line_is_cut_with_a_control_that_shows_more(page, serv
 def test_single_files_of_hostile_episodes_run_nothing(page, tmp_path, hostile_run):
     lines = (hostile_run / "episodes" / FILE).read_bytes().split(b"\n")[:-1]
     for line in lines[::4]:
-        (tmp_path / "one.html").write_text(episode_page(json.loads(line)), encoding="utf-8")
+        record = json.loads(line) | {"scores": dict.fromkeys(hostile_strings()[:20], 1.0)}
+        (tmp_path / "one.html").write_text(episode_page(record), encoding="utf-8")
         page.goto(f"file://{tmp_path}/one.html")
         expect(page.locator(".message.agent")).to_have_count(TURNS)
         assert page.evaluate(WHAT_IT_DID) == HARMLESS

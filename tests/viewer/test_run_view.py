@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from made_runs import credit, episode, make_run, metrics_at, pieces
@@ -12,7 +13,8 @@ from openmanus_rl.tracking.metrics import MetricsLog
 from openmanus_rl.tracking.stats import difference, wilson
 from openmanus_rl.viewer.compare import compare, differing_values
 from openmanus_rl.viewer.metrics import MetricColumns
-from openmanus_rl.viewer.run import RunView
+from openmanus_rl.viewer.run import READING, RunView
+from openmanus_rl.viewer.search import TextMemory
 
 
 def test_the_overview_tells_success_with_its_interval_events_config_and_what_differs(runs):
@@ -149,3 +151,68 @@ def test_what_an_evaluation_kept_can_be_viewed_too(tmp_path):
     EpisodeLog(tmp_path / "played", RecordDetails(pieces=pieces)).write("validation", 0, [episode(1)], credit)
     told = RunView(tmp_path / "played").list_episodes({}, 0, 10)
     assert [row["item_id"] for row in told["rows"]] == ["maze_1"]
+
+
+def test_a_line_that_is_cut_off_is_told_once_the_run_has_ended(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    for name in ("metrics.jsonl", "events.jsonl"):
+        with (run / name).open("a") as file:
+            file.write('{"step": 5, "ti')
+    view = RunView(run)
+    assert view.overview()["problems"] == [
+        "metrics.jsonl: its last line is cut off",
+        "events.jsonl: its last line is cut off",
+    ]
+    (run / ".lock").write_text(str(os.getpid()))
+    assert view.overview()["problems"] == [], "the rest may come"
+
+
+def test_numbers_beyond_all_measure_are_told_and_the_rest_shown(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 1e400, "time": 1.0}\n{"step": 5, "time": 1.0, "a": 1' + "0" * 400 + "}\n")
+        file.write('{"step": 6, "time": 1.0, "val/success/rate": 0.5, "val/success/n": Infinity}\n')
+    told = RunView(run).overview()
+    assert told["problems"] == ["metrics.jsonl: 2 lines are not metrics"]
+    assert (told["step"], told["success"]) == (6, None)
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_looked_at_is_left_out(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    (run / "checkpoints" / "step_000002").symlink_to(run / "gone")
+    assert [checkpoint["step"] for checkpoint in RunView(run).overview()["checkpoints"]] == [4]
+
+
+def test_episodes_that_come_later_than_the_run_are_found_and_its_other_files_are_none(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    shutil.rmtree(run / "episodes")
+    view = RunView(run)
+    before = view.overview()
+    assert (before["episodes"], before["problems"]) == (0, [])
+    EpisodeLog(run / "episodes").write("train", 5, [episode(1)])
+    after = view.overview()
+    assert after["episodes"] == 1
+    assert after["state"]["episodes"] > before["state"]["episodes"]
+
+
+def test_a_start_that_says_odd_things_of_its_preset_is_shown(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    (run / "events.jsonl").write_text('{"event": "started", "preset": "p", "changed": {"a": 1, "b": [1, 2]}}\n')
+    assert RunView(run).overview()["preset"] == {"name": "p", "changed": {"b": [1, 2]}}
+
+
+def test_texts_that_were_read_ahead_are_not_read_again_by_the_search(tmp_path, monkeypatch):
+    view = RunView(make_run(tmp_path / "run"))
+    while not view.read_ahead({"kind": "train"})["done"]:
+        pass
+    monkeypatch.setattr("os.open", lambda *_: pytest.fail("a file was opened"))
+    told = view.list_episodes({"kind": "train", "text": "nowhere to be read"}, 0, 10)
+    assert (told["matched"], told["search"]["done"]) == (0, True)
+
+
+def test_no_more_is_read_ahead_than_is_kept(tmp_path):
+    view = RunView(make_run(tmp_path / "run"))
+    view._texts = TextMemory(room=5000)
+    assert view.read_ahead({})["done"]
+    reading = view._listed({"text": READING})
+    assert reading.searched < len(reading.candidates)

@@ -3,18 +3,22 @@
 import http.client
 import json
 import re
+import socket
 import urllib.error
 import urllib.request
 from importlib.resources import files
 from urllib.parse import urlsplit
 
 import pytest
-from made_runs import make_run, metrics_at
+from made_runs import episode, make_run, metrics_at
 from serving import serving
 
 from openmanus_rl.errors import UserError
+from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog
+from openmanus_rl.viewer.run import RunView
 from openmanus_rl.viewer.serve import ViewerServer
+from openmanus_rl.viewer.workspace import Workspace
 
 
 def ask(url, method="GET", **headers):
@@ -38,6 +42,7 @@ def test_every_route_answers(page):
         "api/runs/maze-grpo",
         "api/runs/maze-grpo/metrics?name=success/rate&points=5",
         "api/runs/maze-grpo/episodes?outcome=success&limit=3",
+        "api/runs/maze-grpo/texts?outcome=success",
         "api/runs/maze-grpo/episodes/train_step_000001.jsonl/1",
         "api/runs/maze-grpo/groups/train_step_000001.jsonl/0",
         "api/compare?run=maze-grpo&run=maze-ppo",
@@ -164,3 +169,76 @@ def test_a_number_that_is_none_is_refused_in_words(url, words):
     status, _, body = ask(url + f"api/runs/maze-grpo/episodes?{words}")
     assert status == 404
     assert b"number" in body
+
+
+def test_an_entry_that_cannot_be_looked_into_is_no_run_and_hides_none(tmp_path):
+    make_run(tmp_path / "good", steps=4)
+    (tmp_path / "odd").symlink_to("x" * 300)
+    workspace = Workspace(tmp_path)
+    assert workspace.names() == ["good"]
+    with pytest.raises(UserError, match="no run odd"):
+        workspace.run("odd")
+
+
+def test_a_run_that_cannot_be_read_says_so_in_its_line_and_the_others_are_listed(serve, tmp_path, monkeypatch, caplog):
+    for name in ("bad", "good"):
+        make_run(tmp_path / "runs" / name, steps=4)
+    succeed = RunView.success
+    monkeypatch.setattr(RunView, "success", lambda run: 1 / 0 if run.path.name == "bad" else succeed(run))
+    url = serve(tmp_path / "runs").url
+    status, _, body = ask(url + "api/runs")
+    bad, good = json.loads(body)["runs"]
+    assert (status, bad["name"], bad["error"]) == (200, "bad", "ZeroDivisionError: division by zero")
+    assert good["step"] == 4
+    assert "the run bad cannot be read" in caplog.text
+    status, _, body = ask(url + "api/runs/bad")
+    assert (status, json.loads(body)) == (500, {"error": "ZeroDivisionError: division by zero"})
+
+
+def test_the_list_of_runs_reads_no_episodes_and_no_config_twice(tmp_path, monkeypatch):
+    run = RunView(make_run(tmp_path / "run", steps=4))
+    first = run.brief()
+    monkeypatch.setattr("yaml.load", lambda *_, **__: pytest.fail("the config was read again"))
+    monkeypatch.setattr(run.episodes, "refresh", lambda *_: pytest.fail("episodes were looked at"))
+    assert run.brief() == first
+
+
+def test_every_loopback_address_answers_to_its_own_name(runs, serve):
+    assert ask(serve(runs, host="127.0.0.2").url + "api/runs")[0] == 200
+
+
+def test_the_cookie_is_found_among_odd_ones_and_is_that_of_the_port(runs, serve):
+    one, other = (serve(runs, token=token) for token in ("one", "other"))
+    roots = [server.url.partition("?")[0] for server in (one, other)]
+    cookies = "; ".join(ask(server.url)[1]["set-cookie"].split(";")[0] for server in (one, other))
+    for root in roots:
+        assert ask(root + "api/runs", Cookie=f'odd[name]={{"a": 1}}; {cookies}')[0] == 200
+
+
+def test_the_address_off_loopback_is_one_that_another_machine_can_open(runs, serve):
+    for host in ("0.0.0.0", "::"):
+        if host == "::" and not socket.has_ipv6:
+            continue
+        server = serve(runs, host=host)
+        assert urlsplit(server.url).hostname not in ("0.0.0.0", "::")
+        assert ask(server.url)[0] == 303
+
+
+def test_values_that_only_yaml_knows_do_not_break_an_answer(serve, tmp_path):
+    run = make_run(tmp_path / "runs" / "dated", steps=4)
+    with (run / "config.yaml").open("a") as config:
+        config.write("made: 2026-01-02\n2026-01-03: a key\nnumber: .inf\n")
+    status, _, body = ask(serve(tmp_path / "runs").url + "api/runs/dated")
+    told = json.loads(body)["config"]
+    assert (status, told["made"], told["2026-01-03"], told["number"]) == (200, "2026-01-02", "a key", None)
+
+
+def test_a_file_that_is_removed_while_it_is_asked_for_is_told(serve, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "runs" / "shrinking", steps=4)
+    EpisodeLog(run / "episodes").write("train", 9, [episode(1)])
+    url = serve(tmp_path / "runs").url
+    assert ask(url + "api/runs/shrinking/episodes/train_step_000009.jsonl/1")[0] == 200
+    (run / "episodes" / "train_step_000009.jsonl").unlink()
+    monkeypatch.setattr("openmanus_rl.viewer.episodes.EpisodeTable.refresh", lambda *_: None)
+    status, _, body = ask(url + "api/runs/shrinking/episodes/train_step_000009.jsonl/1")
+    assert (status, b"No such file" in body) == (404, True)

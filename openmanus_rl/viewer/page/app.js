@@ -1,6 +1,6 @@
 // The frame of the page: which view an address means, and the bar above it.
 import { fill, h, link } from "./dom.js";
-import { inline } from "./text.js";
+import { inline, named } from "./text.js";
 
 const VIEWS = [
   [/^$/, () => import("./runs.js"), []],
@@ -34,7 +34,7 @@ function bar(where) {
   const here = (name) => (where.view === name ? "page" : null);
   fill(top_,
     h("a", { class: "brand", href: "#/" }, h("img", { src: "/page/mark.svg", alt: "", width: 22, height: 22 }), h("span", {}, "OpenManus-RL")),
-    where.run && h("span", { class: "crumb" }, inline(where.run, 60)),
+    where.run && h("span", { class: "crumb" }, named(where.run)),
     h("nav", { "aria-label": "Views" },
       where.run && h("a", { href: link("run", where.run), "aria-current": here("run") }, "Run"),
       where.run && h("a", { href: link("run", where.run, "episodes"), "aria-current": here("episodes") ?? here("episode") ?? here("group") }, "Episodes"),

@@ -1,20 +1,23 @@
 // Charts over steps or time: lines, a band, marks for what happened.
 import uPlot from "./vendor/uPlot.esm.js";
 import { h } from "./dom.js";
-import { number } from "./format.js";
-import { plain } from "./text.js";
+import { number, percent } from "./format.js";
+import { plain, shortened } from "./text.js";
 
 function token(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+const COLOURS = 8;
+
 export function seriesColour(index) {
-  return token(`--s${index % 8}`);
+  return token(`--s${index % COLOURS}`);
 }
 
 /**
  * `lines`: [{label, x, y, colour, width, dots, format, hidden}], each with its own x values; `bands`: indexes of
  * the lines below and above, and the line whose colour it has; `stacked`: areas on top of each other; `marks`: [{x, kind, text}].
+ * Lines beyond the eighth have the first ones' colours, dashed.
  */
 export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, height = 190, range, onzoom }) {
   const now = { lines, marks, columns: [] };
@@ -24,7 +27,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     h("figcaption", {}, h("span", { class: "chart-title" }, plain(title)), note && h("span", { class: "muted" }, ` ${note}`), readout), body);
   place.append(figure);
   const data = () => {
-    const [xs, columns] = joined(now.lines);
+    const [xs, columns] = joined(stacked ? aligned(now.lines) : now.lines);
     now.columns = columns;
     figure.setAttribute("aria-label", plain(`${title}: ${spoken(now.lines)}`));
     return [xs, ...(stacked ? stack(columns) : columns)];
@@ -36,22 +39,23 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     legend: { show: false },
     padding: [10, 18, 0, 0],
     cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !onzoom }, focus: { prox: 24 } },
-    scales: { x: { time: Boolean(byTime) }, y: { range: range ?? paddedRange } },
+    scales: { x: { time: Boolean(byTime), range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: range ?? (stacked ? rangeFromZero : paddedRange) } },
     axes: [
-      { ...axis, size: byTime ? 40 : 26, space: 60, incrs: byTime ? undefined : WHOLE },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map((value) => tick(value, lines[0]?.format)) },
+      { ...axis, size: byTime ? 40 : 26, space: 60, incrs: byTime ? undefined : WHOLE, values: byTime ? clockTicks : undefined },
+      { ...axis, size: 52, values: (_, values) => ticks(values, lines[0]?.format) },
     ],
-    series: [{}, ...lines.map((line) => ({
+    series: [{}, ...lines.map((line, index) => ({
       label: line.label,
       stroke: line.hidden ? "transparent" : line.colour,
       width: line.hidden ? 0 : line.width ?? 1.75,
+      dash: index < COLOURS ? undefined : [5, 3],
       fill: stacked ? alpha(line.colour, 0.55) : undefined,
-      spanGaps: true,
-      points: { show: (_, series) => Boolean(line.dots) || now.lines[series - 1].x.length === 1, size: 5, fill: line.colour, stroke: line.colour },
+      spanGaps: !stacked,
+      points: { show: (_, series) => !line.hidden && (Boolean(line.dots) || now.lines[series - 1].x.length === 1), size: 5, fill: line.colour, stroke: line.colour },
     }))],
     bands: filled(bands, stacked, lines),
     hooks: {
-      draw: [(plot) => drawMarks(plot, now.marks)],
+      draw: [(plot) => drawMarks(plot, now.marks), (plot) => drawLoneIntervals(plot, bands, now.lines)],
       setCursor: [(plot) => tell(readout, plot, now, byTime)],
       setSelect: [(plot) => {
         if (!onzoom || plot.select.width < 4) return;
@@ -68,9 +72,12 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
   figure.addEventListener("keydown", (event) => walk(event, plot, onzoom));
   figure.addEventListener("blur", () => plot.setCursor({ left: -10, top: -10 }));
   /** The same lines with new values. */
-  figure.update = (newLines, newMarks) => {
+  figure.update = (newLines, newMarks = []) => {
+    const { min, max } = plot.scales.x;
+    const isCloser = !onzoom && (min > plot.data[0][0] || max < plot.data[0].at(-1));
     Object.assign(now, { lines: newLines, marks: newMarks });
-    plot.setData(data());
+    plot.setData(data(), !isCloser);
+    if (isCloser) plot.setScale("x", { min, max });
     tell(readout, plot, now, byTime);
   };
   figure.close = () => {
@@ -100,8 +107,32 @@ function walk(event, plot, onzoom) {
 /** Steps are whole: so are the numbers below the chart. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000];
 
-function tick(value, format) {
-  return format ? format(value).replace(".0 %", " %") : number(value);
+/** With as many digits as it takes to tell them apart. */
+export function ticks(values, format = number) {
+  const fewest = format === percent ? 1 : 3;
+  const labels = (digits) => values.map((value) => format(value, digits).replace(/\.0+ %/, " %"));
+  const digits = [0, 1, 2, 3, 4, 5].map((more) => fewest + more).find((count) => new Set(labels(count)).size === values.length);
+  return labels(digits ?? fewest);
+}
+
+/** By the clock of 24 hours; the day where it begins. */
+export function clockTicks(_, values, __, ___, apart) {
+  let before = null;
+  return values.map((value) => {
+    const at = new Date(value * 1000);
+    const day = at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+    if (apart >= 86400) return day;
+    const time = at.toLocaleTimeString("en-GB", apart < 60 ? {} : { hour: "2-digit", minute: "2-digit" });
+    const isNew = day !== before;
+    before = day;
+    return isNew ? `${time}\n${day}` : time;
+  });
+}
+
+/** Parts of one whole are told at the same places: a part that is measured now and then at the next place of the others. */
+export function aligned(lines) {
+  const places = lines.reduce((longest, { x }) => (x.length > longest.length ? x : longest), []);
+  return lines.map((line) => ({ ...line, x: line.x.map((x) => (x < places[0] ? x : places.find((place) => place >= x) ?? x)) }));
 }
 
 /** Columns of different x values on the union of them, null where a line has none. */
@@ -116,9 +147,10 @@ function joined(lines) {
   return [xs, columns];
 }
 
-function stack(columns) {
-  const sums = new Array(columns[0]?.length ?? 0).fill(0);
-  return columns.map((column) => column.map((value, index) => (sums[index] += value ?? 0)));
+/** Each column on top of those before it; nothing where none of them has a value. */
+export function stack(columns) {
+  const sums = (columns[0] ?? []).map((_, index) => (columns.every((column) => column[index] === null) ? null : 0));
+  return columns.map((column) => column.map((value, index) => (sums[index] === null ? null : (sums[index] += value ?? 0))));
 }
 
 function filled(bands, stacked, lines) {
@@ -130,6 +162,10 @@ function paddedRange(_, low, high) {
   if (low === null || low === undefined) return [0, 1];
   const room = (high - low || Math.abs(high) || 1) * 0.08;
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
+
+function rangeFromZero(_, __, high) {
+  return [0, high > 0 ? high * 1.08 : 1];
 }
 
 function alpha(colour, share) {
@@ -163,6 +199,29 @@ function drawMarks(plot, marks) {
   ctx.restore();
 }
 
+/** A band needs two places: where there is only one, its interval is a bar. */
+function drawLoneIntervals(plot, bands, lines) {
+  const { ctx } = plot;
+  const scale = devicePixelRatio || 1;
+  ctx.save();
+  for (const [low, high, { colour }] of bands) {
+    if (lines[low].x.length !== 1 || lines[high].x.length !== 1) continue;
+    const x = plot.valToPos(lines[low].x[0], "x", true);
+    const [bottom, top] = [low, high].map((edge) => plot.valToPos(lines[edge].y[0], "y", true));
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = 2 * scale;
+    ctx.beginPath();
+    ctx.moveTo(x, bottom);
+    ctx.lineTo(x, top);
+    for (const end of [bottom, top]) {
+      ctx.moveTo(x - 4 * scale, end);
+      ctx.lineTo(x + 4 * scale, end);
+    }
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
 /** The values under the cursor, else the last ones. */
 function tell(readout, plot, { lines, columns, marks }, byTime) {
   const xs = plot.data[0];
@@ -170,8 +229,8 @@ function tell(readout, plot, { lines, columns, marks }, byTime) {
   const entries = lines.map((line, index) => {
     if (line.hidden) return null;
     const value = at === null ? columns[index].findLast((entry) => entry !== null) : columns[index][at];
-    return h("span", { class: "reading" }, h("span", { class: "key", style: { background: line.colour } }),
-      `${plain(line.label)} `, h("b", {}, (line.format ?? number)(value ?? null)));
+    return h("span", { class: "reading" }, h("span", { class: index < COLOURS ? "key" : "key dashed", style: { "--key": line.colour } }),
+      `${plain(shortened(line.label))} `, h("b", {}, (line.format ?? number)(value ?? null)));
   });
   const reach = xs.length > 1 ? (plot.scales.x.max - plot.scales.x.min) / 60 : 0;
   const near = at === null ? [] : marks.filter((mark) => Math.abs(mark.x - xs[at]) <= reach).slice(0, 3);

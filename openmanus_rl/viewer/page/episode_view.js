@@ -1,11 +1,13 @@
 // One episode as a conversation, drawn from its record alone: the page and the single file show the same.
 import { copyButton, fill, h } from "./dom.js";
 import { number, plural, seconds, signed } from "./format.js";
-import { block, inline } from "./text.js";
+import { block, inline, plain, shortened } from "./text.js";
 import { COLOURINGS, scaleOf, tokenCard, tokensOf, tokenStrip } from "./tokens.js";
 
 const FAILURES = ["env_failure", "env_timeout", "engine_failure", "reward_failure", "aborted"];
 const TOKENS_AT_ONCE = 3000;
+const TOKENS_OF_AN_EPISODE = 12000;
+const FEWEST_TOKENS = 100;
 
 export function outcome(row) {
   if (FAILURES.includes(row.stop_reason)) return { name: "failed", label: "failed", mark: "!" };
@@ -23,7 +25,7 @@ export function episodeView(record, around = {}) {
   const segments = (record.segments ?? []).map((segment, index) => ({ segment, tokens: tokensOf(segment, turns, index) }));
   const all = segments.flatMap(({ tokens }) => tokens);
   const hasAdvantages = all.some((token) => token.advantage !== null);
-  const view = { colouring: hasAdvantages ? "advantage" : "log_prob", scale: scaleOf(all), strips: [] };
+  const view = { colouring: hasAdvantages ? "advantage" : "log_prob", scale: scaleOf(all), strips: [], room: TOKENS_OF_AN_EPISODE };
   const card = tokenCard();
   const conversation = h("div", { class: "conversation" });
   const stream = h("div", { class: "stream", hidden: true });
@@ -44,7 +46,7 @@ function header(record, around) {
     ["step", number(record.step)],
     ["group", `${record.group} · sample ${record.sample}`],
     ["seed", String(record.seed)],
-    ...Object.entries(record.scores ?? {}).map(([name, value]) => [name === "score" ? name : `score ${name}`, number(value)]),
+    ...Object.entries(record.scores ?? {}).map(([name, value]) => [name === "score" ? name : `score ${plain(shortened(name))}`, number(value)]),
   ];
   return h("header", { class: "episode-header" },
     h("div", { class: "title-row" }, h("h1", {}, inline(record.item_id)), outcomeBadge(record),
@@ -133,11 +135,9 @@ function drawConversation(element, record, segments, view, card) {
 /** What the model wrote, as its tokens. */
 function drawSaid(turn, title, tokens, view, card) {
   const sampled = tokens.slice(turn.start, turn.end);
-  const strip = tokenStrip(sampled, view, card.inspect, `Tokens of ${title}`);
-  view.strips.push(strip);
   return h("section", { class: sampled.some((token) => token.trained) ? "message agent trained" : "message agent" },
     h("h2", {}, title, h("span", { class: "muted" }, ` ${plural(sampled.length, "token")} · ${seconds(turn.generate_seconds)}`)),
-    sampled.length ? strip : block(turn.text));
+    sampled.length ? boundedTokens(sampled, view, card, `Tokens of ${title}`) : block(turn.text));
 }
 
 function drawTurn(turn, index, tokens, view, card) {
@@ -156,22 +156,28 @@ function drawTurn(turn, index, tokens, view, card) {
   return [said, facts, seen].filter(Boolean);
 }
 
+/** As many tokens as a browser draws quickly, fewer where the episode has many, and a control that shows more. */
+function boundedTokens(tokens, view, card, label) {
+  const place = h("div");
+  const more = h("button", { type: "button", class: "button more" });
+  let end = 0;
+  const show = (count) => {
+    const strip = tokenStrip(tokens.slice(end, end + count), view, card.inspect, label);
+    view.strips.push(strip);
+    place.append(strip);
+    end += count;
+    more.textContent = `Show more (${plural(tokens.length - end, "token")} left)`;
+    if (end >= tokens.length) more.remove();
+  };
+  more.addEventListener("click", () => show(TOKENS_AT_ONCE));
+  show(Math.max(FEWEST_TOKENS, Math.min(TOKENS_AT_ONCE, view.room)));
+  view.room -= Math.min(end, tokens.length);
+  return h("div", {}, place, end < tokens.length && more);
+}
+
 function drawStream(element, segments, view, card) {
-  segments.forEach(({ tokens }, index) => {
-    const place = h("div");
-    let end = 0;
-    const more = h("button", { type: "button", class: "button more" });
-    const show = () => {
-      const strip = tokenStrip(tokens.slice(end, end + TOKENS_AT_ONCE), view, card.inspect, `Tokens of segment ${index + 1}`);
-      view.strips.push(strip);
-      place.append(strip);
-      end += TOKENS_AT_ONCE;
-      more.textContent = `Show more (${plural(tokens.length - end, "token")} left)`;
-      if (end >= tokens.length) more.remove();
-    };
-    more.addEventListener("click", show);
-    element.append(h("section", { class: "message" },
-      h("h2", {}, `Segment ${index + 1}`, h("span", { class: "muted" }, ` ${plural(tokens.length, "token")}`)), place, more));
-    show();
-  });
+  view.room = TOKENS_OF_AN_EPISODE;
+  segments.forEach(({ tokens }, index) => element.append(h("section", { class: "message" },
+    h("h2", {}, `Segment ${index + 1}`, h("span", { class: "muted" }, ` ${plural(tokens.length, "token")}`)),
+    boundedTokens(tokens, view, card, `Tokens of segment ${index + 1}`))));
 }

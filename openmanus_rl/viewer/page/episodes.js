@@ -1,9 +1,9 @@
 // The list of episodes: filters above, and rows that are fetched as they are scrolled to.
-import { get, watch } from "./api.js";
+import { get, told, watch } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { number, plural, signed } from "./format.js";
 import { outcomeBadge } from "./episode_view.js";
-import { inline, plain } from "./text.js";
+import { inline, plain, shortened } from "./text.js";
 
 const PAGE = 200;
 const ROW = 38;
@@ -35,46 +35,58 @@ export async function show(place, { run, words }, signal) {
     list.address = location.hash;
     list.ask(query);
   };
-  const form = filters(facets, query, ask);
+  const form = filters(query, ask);
+  form.offer(facets);
   fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
   list.renew();
   let version = state.episodes;
-  watch([run], (states) => {
-    const now = states[run]?.episodes;
-    if (now !== version) list.news();
-    version = now;
-  }, signal);
+  watch([run], told(async (states) => {
+    if (states.error) throw new Error(states.error);
+    if (states[run].episodes === version) return;
+    const now = await get(["runs", run], {}, signal);
+    version = now.state.episodes;
+    form.offer(now.facets);
+    list.news();
+  }, place, signal), signal);
+  const field = form.querySelector("[name=text]");
+  field.addEventListener("focus", () => list.readAhead(field));
   document.addEventListener("keydown", (event) => {
     const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
     if (event.key === "/" && !isTyping) {
       event.preventDefault();
-      form.querySelector("[name=text]").focus();
+      field.focus();
     }
   }, { signal });
 }
 
-function filters(facets, query, ask) {
+/** The form; `form.offer(facets)` says what there is to choose from, now and whenever there is more. */
+function filters(query, ask) {
   let waiting = null;
   const changed = (name, typed) => (event) => {
     query[name] = event.target.value.trim();
     clearTimeout(waiting);
     waiting = setTimeout(ask, typed ? 100 : 0);
   };
-  const choice = (name, label, options) => {
-    const entries = Array.isArray(options) ? options : Object.entries(options).sort((a, b) => b[1] - a[1]).map(([value, count]) => [value, `${value} (${number(count)})`]);
-    if (entries.length < 2 && !query[name]) return null;
-    return h("label", {}, h("span", {}, label), h("select", { name, onchange: changed(name) }, h("option", { value: "" }, "any"),
-      entries.map(([value, text]) => h("option", { value, selected: query[name] === value }, plain(text)))));
+  const choice = (name, label, options = []) => {
+    const select = h("select", { name, onchange: changed(name) });
+    const element = h("label", {}, h("span", {}, label), select);
+    element.offer = (entries) => {
+      const chosen = query[name] ?? "";
+      if (chosen && !entries.some(([value]) => value === chosen)) entries.push([chosen, chosen]);
+      select.replaceChildren(h("option", { value: "" }, "any"), ...entries.map(([value, text]) => h("option", { value }, plain(shortened(text)))));
+      select.value = chosen;
+      element.hidden = entries.length < 2 && !chosen;
+    };
+    element.offer(options);
+    return element;
   };
+  const found = { kind: choice("kind", "Kind"), stop_reason: choice("stop_reason", "Ended by"), env: choice("env", "World"), difficulty: choice("difficulty", "Difficulty") };
   const input = (name, label, attributes) => h("label", {}, h("span", {}, label),
     h("input", { name, value: query[name] ?? "", autocomplete: "off", oninput: changed(name, true), ...attributes }));
   const form = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
     input("text", "Text", { type: "search", placeholder: "said, done or seen   /", class: "wide" }),
     choice("outcome", "Outcome", [["success", "success"], ["miss", "no success"], ["failed", "failed"]]),
-    choice("kind", "Kind", facets.kind),
-    choice("stop_reason", "Ended by", facets.stop_reason),
-    choice("env", "World", facets.env),
-    choice("difficulty", "Difficulty", facets.difficulty),
+    Object.values(found),
     choice("trained", "Trained", [["yes", "yes"], ["no", "no"]]),
     input("item", "Task", { type: "search", placeholder: "maze_12" }),
     h("fieldset", {}, h("legend", {}, "Step"), bound("first_step", "from"), bound("last_step", "to")),
@@ -89,7 +101,16 @@ function filters(facets, query, ask) {
   function bound(name, label) {
     return h("input", { name, type: "number", step: "any", placeholder: label, "aria-label": `${name.replace("_", " ")}`, value: query[name] ?? "", oninput: changed(name, true) });
   }
+  form.offer = (facets) => {
+    for (const [name, element] of Object.entries(found)) {
+      element.offer(Object.entries(facets[name]).sort((a, b) => b[1] - a[1]).map(([value, count]) => [value, `${value} (${number(count)})`]));
+    }
+  };
   return form;
+}
+
+function isSame(row, other) {
+  return row.file === other.file && row.number === other.number;
 }
 
 class EpisodeList {
@@ -103,6 +124,7 @@ class EpisodeList {
     this.element = h("div", { class: "virtual", tabindex: "0", role: "listbox", "aria-label": "Episodes" }, this.space);
     this.address = location.hash;
     this.selected = 0;
+    this.chosen = null; // the episode that keys chose, wherever it stands when others come
     this.top = null;
     this.reset();
     this.element.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -136,16 +158,30 @@ class EpisodeList {
     this.query = { ...query };
     this.drawHeaders();
     this.selected = 0;
+    this.chosen = null;
     this.element.scrollTop = 0;
     this.renew();
   }
 
   place() {
-    return { address: this.address, selected: this.selected, top: this.element.scrollTop };
+    return { address: this.address, selected: this.selected, chosen: this.chosen, top: this.element.scrollTop };
   }
 
-  goBackTo({ selected, top }) {
-    Object.assign(this, { selected, top });
+  goBackTo({ selected, chosen, top }) {
+    Object.assign(this, { selected, chosen, top });
+  }
+
+  /** While someone is about to type, texts are read that the search will want. */
+  async readAhead(field) {
+    const isWaiting = () => document.activeElement === field && !this.query.text && !this.signal.aborted;
+    try {
+      while (isWaiting()) {
+        const { text: _, ...query } = this.query;
+        if ((await get(["runs", this.run, "texts"], query, this.signal)).done) return;
+      }
+    } catch {
+      // The search will say what is wrong.
+    }
   }
 
   /** New rows come in above: at the top of the list they are shown, further down they wait to be asked for. */
@@ -173,6 +209,7 @@ class EpisodeList {
       this.pages.set(page, answer.rows);
       this.matched = answer.matched;
       this.tell(answer);
+      this.follow(page * PAGE, answer.rows);
       this.draw();
       if (this.top !== null) this.element.scrollTop = this.top; // only now is the list long enough for it
       this.top = null;
@@ -185,6 +222,17 @@ class EpisodeList {
       if (error.name === "AbortError") return;
       this.count.textContent = error.message;
     }
+  }
+
+  /** Where the chosen episode stands now; rows that came in above it do not move it on the screen. */
+  follow(start, rows) {
+    if (!this.chosen && this.selected) this.chosen = rows[this.selected - start] ?? null;
+    const at = this.chosen ? rows.findIndex((row) => isSame(row, this.chosen)) : -1;
+    if (at < 0 || start + at === this.selected) return;
+    const shift = start + at - this.selected;
+    this.selected = start + at;
+    this.space.style.setProperty("height", `${this.matched * ROW}px`);
+    if (this.top === null) this.element.scrollTop += shift * ROW;
   }
 
   tell({ total, matched, search, waiting }) {
@@ -233,6 +281,7 @@ class EpisodeList {
     } else if (move !== undefined && this.matched) {
       event.preventDefault();
       this.selected = Math.max(0, Math.min(this.matched - 1, this.selected + move));
+      this.chosen = this.pages.get(Math.floor(this.selected / PAGE))?.[this.selected % PAGE] ?? null;
       const top = this.selected * ROW;
       if (top < this.element.scrollTop) this.element.scrollTop = top;
       if (top + ROW > this.element.scrollTop + this.element.clientHeight) this.element.scrollTop = top + ROW - this.element.clientHeight;

@@ -2,11 +2,16 @@
 
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
+  if (Number.isInteger(value)) return minus(value.toLocaleString("en-US"));
   const size = Math.abs(value);
-  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (size > 0 && size < 0.001) return value.toExponential(1);
-  return String(Number(value.toPrecision(digits)));
+  if (size >= 1000) return minus(value.toLocaleString("en-US", { maximumFractionDigits: Math.max(0, digits - 3) }));
+  if (size > 0 && size < 0.001) return minus(value.toExponential(Math.max(0, digits - 2)));
+  return minus(String(Number(value.toPrecision(digits))));
+}
+
+/** Everywhere the same sign, as wide as a plus. */
+function minus(text) {
+  return text.replaceAll("-", "−");
 }
 
 export function signed(value, digits = 3) {

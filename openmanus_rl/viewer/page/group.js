@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { outcomeBadge } from "./episode_view.js";
 import { number, plural, signed } from "./format.js";
-import { block, inline } from "./text.js";
+import { block, hint, inline } from "./text.js";
 
 export async function show(place, { run, file, group }, signal) {
   const { episodes } = await get(["runs", run, "groups", file, group], {}, signal);
@@ -18,7 +18,7 @@ export async function show(place, { run, file, group }, signal) {
     h("details", {}, h("summary", {}, "The task"), block(episodes[0].task?.prompt ?? "", 2000)),
     h("div", { class: "scroll" }, h("table", { class: "group" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Turn"), episodes.map(({ row }) => h("th", { scope: "col" },
-        h("a", { href: link("run", run, "episode", row.file, row.number) }, `sample ${row.sample}`), " ", outcomeBadge(row), h("div", { class: "muted" }, `return ${signed(row.episode_return)} · ${row.stop_reason}`))))),
+        h("a", { href: link("run", run, "episode", row.file, row.number) }, `sample ${row.sample}`), " ", outcomeBadge(row), h("div", { class: "muted" }, `return ${signed(row.episode_return)} · `, inline(row.stop_reason, 30)))))),
       h("tbody", {}, ways.map((way, index) => h("tr", { class: index === parting ? "parting" : null }, h("th", { scope: "row" }, String(index + 1)),
         episodes.map(({ turns }, column) => cell(turns[index], way[column]))))))));
 }
@@ -52,7 +52,7 @@ function letter(way) {
 function cell(turn, way) {
   if (!turn) return h("td", { class: "ended" }, "");
   return h("td", { class: `way way-${way % 8}`, dataset: { way } },
-    h("div", { class: "done" }, h("span", { class: "way-name" }, letter(way)), turn.action === null ? h("span", { class: "below" }, "no action") : inline(turn.action, 80), turn.invalid_reason && h("span", { class: "below", title: turn.invalid_reason }, " ✗"),
+    h("div", { class: "done" }, h("span", { class: "way-name" }, letter(way)), turn.action === null ? h("span", { class: "below" }, "no action") : inline(turn.action, 80), turn.invalid_reason && h("span", { class: "below", title: hint(turn.invalid_reason) }, " ✗"),
       turn.reward ? h("span", { class: turn.reward > 0 ? "above" : "below" }, ` ${signed(turn.reward)}`) : null),
     h("details", {}, h("summary", {}, "said and seen"), block(turn.text, 800), h("hr"), block(turn.observation, 800)));
 }

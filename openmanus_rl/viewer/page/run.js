@@ -1,13 +1,16 @@
 // One run: is it learning, is it sound, how fast is it; and what it was told to do.
-import { get, watch } from "./api.js";
+import { get, told, watch } from "./api.js";
 import { chart, seriesColour } from "./charts.js";
 import { fill, h, link } from "./dom.js";
 import { ago, clock, number, percent, plural, seconds, shown, signed } from "./format.js";
 import { status, successBar } from "./runs.js";
-import { block, inline, plain } from "./text.js";
+import { block, inline, named, plain, shortened } from "./text.js";
 
 const CHARTS = [
-  { title: "Held-out success by world and difficulty", match: /^val\/success\/(.+)\/rate$/, atLeast: 2, format: percent },
+  { title: "Loss", lines: [["val/loss", "held out"], ["train/loss", "training"]] },
+  { title: "Preference for the success of a pair", lines: [["dpo/margin", "margin"]] },
+  { title: "Pairs whose success is preferred", lines: [["dpo/accuracy", "share"]], format: percent },
+  { title: "Likelihood of the successes", lines: [["dpo/chosen_nll", "negative log-likelihood"]] },
   { title: "Return", lines: [["val/episode/return/mean", "held out"], ["episode/return/mean", "training"]] },
   { title: "Turns an episode", lines: [["val/num_turns/mean", "held out"], ["num_turns/mean", "training"]] },
   { title: "Sampled tokens an episode", lines: [["val/response_length/mean", "held out"], ["response_length/mean", "training"]] },
@@ -18,7 +21,7 @@ const CHARTS = [
   { title: "Engine against trainer, log-prob gap", lines: [["rollout/log_prob_gap_mean", "mean"], ["rollout/log_prob_gap_max", "max"], ["rollout/canary_gap", "probe"]] },
   { title: "Staleness", match: /(staleness.*)/ },
   { title: "Groups that teach nothing", lines: [["groups/zero_variance", "all did equally well"], ["groups/lone", "one episode only"]], format: percent },
-  { title: "Gradient norm", lines: [["actor/grad_norm", "actor"], ["critic/grad_norm", "critic"]] },
+  { title: "Gradient norm", lines: [["actor/grad_norm", "actor"], ["critic/grad_norm", "critic"], ["train/grad_norm", "model"]] },
   { title: "Value: explained variance", lines: [["critic/vf_explained_var", "critic"]] },
   { title: "Sampled tokens a second", lines: [["perf/sampled_tokens_per_second", "tokens/s"]] },
   { title: "Seconds a step, by part", stacked: true, lines: [["gen"], ["waiting"], ["old_log_prob"], ["ref"], ["values"], ["adv"], ["update_critic"], ["update_actor"], ["update_weights"], ["other"], ["testing", "validation, after it"]].map(([part, label]) => [`timing_s/${part}`, label ?? part.replaceAll("_", " ")]) },
@@ -34,17 +37,17 @@ export async function show(place, { run }, signal) {
   fill(place, head, charts, rest);
   const drawAll = async () => {
     drawHead(head, overview);
-    await drawCharts(charts, overview, state, drawAll);
+    await drawCharts(charts, overview, state, again);
     drawRest(rest, overview, state);
   };
+  const again = told(drawAll, place, signal);
   await drawAll();
-  watch([run], async (states) => {
+  watch([run], told(async (states) => {
     if (JSON.stringify(states[run]) === JSON.stringify(overview.state)) return;
     overview = await get(["runs", run], {}, signal);
     await drawAll();
-  }, signal);
-  const themed = () => drawAll();
-  window.addEventListener("theme", themed, { signal });
+  }, place, signal), signal);
+  window.addEventListener("theme", again, { signal });
   signal.addEventListener("abort", () => state.figures.forEach((figure) => figure.close()));
 }
 
@@ -60,7 +63,7 @@ function drawHead(head, run) {
     ["Trained for", seconds(latest["training/seconds"] ?? null), `changed ${ago(run.changed)}`],
   ];
   fill(head,
-    h("div", { class: "title-row" }, h("h1", {}, inline(run.name, 80)), status(run.status),
+    h("div", { class: "title-row" }, h("h1", {}, named(run.name, 80)), status(run.status),
       h("span", { class: "muted" }, inline([run.env, run.estimator].filter(Boolean).join(" · ") || "no config", 80))),
     h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(progress * 100), "aria-label": "Steps done" },
       h("span", { style: { width: `${progress * 100}%` } })),
@@ -78,7 +81,7 @@ async function drawCharts(place, run, state, again) {
     fill(place, h("div", { class: "empty" }, h("p", {}, "No step is written yet."), h("p", { class: "muted" }, "The first numbers come with the validation before training.")));
     return;
   }
-  const wanted = CHARTS.map((spec) => ({ ...spec, lines: spec.match ? matching(run.metrics, spec.match) : spec.lines }))
+  const wanted = [...successCharts(run.metrics), ...CHARTS].map((spec) => ({ ...spec, lines: spec.match ? matching(run.metrics, spec.match) : spec.lines }))
     .concat(state.extra.map((name) => ({ title: name, lines: [[name, "value"]], isExtra: true })))
     .map((spec) => ({ ...spec, lines: spec.lines.filter(([name]) => run.metrics.includes(name)) }))
     .filter((spec) => spec.lines.length >= (spec.atLeast ?? 1));
@@ -86,7 +89,7 @@ async function drawCharts(place, run, state, again) {
   const [from, to] = state.zoom ?? [null, null];
   const data = await get(["runs", run.name, "metrics"], { name: names, points: 800, from, to }, state.signal);
   const marks = marksOf(run, data, state);
-  const specs = [successSpec(data, state), ...wanted.map((spec) => ({ ...spec, lines: spec.lines.map(([name, label], index) =>
+  const specs = [...successSpec(run, data, state), ...wanted.map((spec) => ({ ...spec, lines: spec.lines.map(([name, label], index) =>
     ({ label, ...column(data, name, state.byTime), colour: seriesColour(index), format: spec.format })) }))];
   const shape = JSON.stringify([state.byTime, state.zoom, data.share > 1, seriesColour(0), specs.map((spec) => [spec.title, spec.lines.map((line) => line.label)])]);
   if (shape === state.shape) {
@@ -94,14 +97,14 @@ async function drawCharts(place, run, state, again) {
     return;
   }
   state.shape = shape;
-  const onzoom = (low, high) => { state.zoom = state.byTime ? stepsBetween(data, low, high) : [low, high]; again(); };
+  const onzoom = (low, high) => { state.zoom = stepsAround(data, low, high, state.byTime); again(); };
   place.style.setProperty("min-height", `${place.clientHeight}px`); // else the page jumps while the charts are made anew
   const focused = state.figures.indexOf(document.activeElement);
   state.figures.forEach((figure) => figure.close());
   const hero = h("div", { class: "hero" });
   const grid = h("div", { class: "charts" });
   fill(place, chartBar(run, state, data, again), hero, grid);
-  state.figures = specs.map((spec, index) => chart(index ? grid : hero, { ...spec, marks, byTime: state.byTime, onzoom }));
+  state.figures = specs.map((spec) => chart(spec.isHero ? hero : grid, { ...spec, marks, byTime: state.byTime, onzoom }));
   state.figures[focused]?.focus({ preventScroll: true });
   place.style.removeProperty("min-height");
 }
@@ -118,7 +121,9 @@ function chartBar(run, state, data, again) {
     h("span", { class: "muted marks-key" }, "▲ checkpoint", h("span", { class: "dash" }), "event"));
 }
 
-function successSpec(data, state) {
+/** The chart above the others; none for a run that measures no success. */
+function successSpec(run, data, state) {
+  if (!SUCCESS.some((name) => run.metrics.includes(name))) return [];
   const line = (name, label, colour, more = {}) => ({ label, ...column(data, name, state.byTime), colour, format: percent, ...more });
   const held = column(data, "val/success/rate", state.byTime);
   const lines = [];
@@ -127,8 +132,19 @@ function successSpec(data, state) {
       line("val/success/rate", "held out", seriesColour(0), { width: 2.5, dots: held.x.length < 60 }));
   }
   lines.push(line("success/rate", "training", seriesColour(1), { width: 1.25 }));
-  return { title: "Success", note: "held-out tasks with their 95 % interval", lines, bands: held.x.length ? [[0, 1, lines[2]]] : [],
-    height: 260, range: () => [0, 1] };
+  return [{ isHero: true, title: "Success", note: "held-out tasks with their 95 % interval", lines, bands: held.x.length ? [[0, 1, lines[2]]] : [],
+    height: 260, range: () => [0, 1] }];
+}
+
+/** Held-out success by world, and in each world by difficulty; not where that is the same line again. */
+function successCharts(names) {
+  const parts = names.map((name) => /^val\/success\/([^/]+)(?:\/([^/]+))?\/rate$/.exec(name)).filter(Boolean);
+  const worlds = [...new Set(parts.map(([, world]) => world))];
+  return [
+    { title: "Held-out success by world", lines: parts.filter(([, , level]) => !level).map(([name, world]) => [name, world]) },
+    ...worlds.map((world) => ({ title: `Held-out success in ${world} by difficulty`,
+      lines: parts.filter(([, of, level]) => of === world && level).map(([name, , level]) => [name, level]) })),
+  ].map((spec) => ({ ...spec, atLeast: 2, format: percent }));
 }
 
 export function column(data, name, byTime) {
@@ -138,7 +154,7 @@ export function column(data, name, byTime) {
 }
 
 function matching(names, pattern) {
-  return names.filter((name) => pattern.test(name)).slice(0, 8).map((name) => [name, pattern.exec(name)[1]]);
+  return names.filter((name) => pattern.test(name)).map((name) => [name, pattern.exec(name)[1]]);
 }
 
 /** Events and checkpoints as marks; an event without a step stands at the step that was written next. */
@@ -157,9 +173,12 @@ function marksOf(run, data, { byTime, zoom }) {
   return [...events, ...saved].filter((mark) => mark.x !== undefined && mark.x !== null);
 }
 
-function stepsBetween(data, low, high) {
-  const steps = data.step.filter((_, index) => data.time[index] >= low && data.time[index] <= high);
-  return steps.length ? [steps[0], steps.at(-1)] : null;
+/** From the last step before to the first after: between two steps there is nothing to see. */
+function stepsAround(data, low, high, byTime) {
+  const places = byTime ? data.time : data.step;
+  const first = places.findLastIndex((place) => place !== null && place <= low);
+  const last = places.findIndex((place) => place !== null && place >= high);
+  return [data.step[Math.max(0, first)], data.step.at(last)];
 }
 
 function drawRest(place, run, state) {
@@ -171,7 +190,7 @@ function drawRest(place, run, state) {
   fill(place,
     run.breakdown.length > 0 && fold("breakdown", `By world and difficulty (validation at step ${run.breakdown[0].step})`, true, breakdown(run)),
     fold("events", `What happened (${run.events.length})`, run.events.length < 12, events(run)),
-    fold("preset", run.preset ? `What differs from ${run.preset.name ?? "the preset"} (${Object.keys(run.preset.changed).length})` : "What differs from the preset", Boolean(run.preset), presetChanges(run)),
+    fold("preset", run.preset ? `What differs from ${plain(shortened(run.preset.name ?? "the preset"))} (${Object.keys(run.preset.changed).length})` : "What differs from the preset", Boolean(run.preset), presetChanges(run)),
     fold("config", "The resolved config", false, h("div", { class: "config" }, tree(run.config))));
 }
 
@@ -198,7 +217,7 @@ function presetChanges(run) {
   if (!rows.length) return h("p", { class: "empty" }, "Nothing: it is the preset as it stands.");
   return h("div", { class: "scroll" }, h("table", { class: "list" },
     h("thead", {}, h("tr", {}, ["Key", "Preset", "This run"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map(([key, [before, now]]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, key)), h("td", {}, inline(shown(before))), h("td", {}, h("b", {}, inline(shown(now)))))))));
+    h("tbody", {}, rows.map(([key, [before, now]]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, inline(key, 80))), h("td", {}, inline(shown(before))), h("td", {}, h("b", {}, inline(shown(now)))))))));
 }
 
 function tree(value) {

@@ -1,8 +1,8 @@
 // All runs of the directory.
-import { get, watch } from "./api.js";
+import { get, told, watch } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { ago, number, percent } from "./format.js";
-import { inline, plain } from "./text.js";
+import { inline, named, plain } from "./text.js";
 
 export async function show(place, _, signal) {
   const chosen = new Set();
@@ -16,9 +16,10 @@ export async function show(place, _, signal) {
       runs.length ? table(runs, chosen) : empty(root));
   };
   await draw();
-  watch([], draw, signal);
-  const again = setInterval(draw, 5000);
-  signal.addEventListener("abort", () => clearInterval(again));
+  const again = told(draw, place, signal);
+  watch([], again, signal);
+  const timer = setInterval(again, 5000);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 function table(runs, chosen) {
@@ -35,13 +36,19 @@ function table(runs, chosen) {
     h("tbody", {}, newest.map((run) => h("tr", {},
       h("td", {}, h("input", { type: "checkbox", "aria-label": plain(`Compare ${run.name}`), checked: chosen.has(run.name),
         onchange: (event) => { event.target.checked ? chosen.add(run.name) : chosen.delete(run.name); update(); } })),
-      h("th", { scope: "row" }, h("a", { href: link("run", run.name) }, inline(run.name, 60))),
+      h("th", { scope: "row" }, h("a", { href: link("run", run.name) }, named(run.name))),
       h("td", {}, status(run.status)),
-      h("td", {}, successBar(run.success)),
-      h("td", { class: "figure" }, `${number(run.step)} / ${number(run.steps)}`),
-      h("td", {}, inline(run.env ?? "–", 40)),
-      h("td", {}, inline(run.estimator ?? "–", 40)),
-      h("td", { class: "muted" }, ago(run.changed)))))))];
+      run.error ? h("td", { class: "caveat", colspan: 5 }, inline(run.error, 300)) : figures(run))))))];
+}
+
+function figures(run) {
+  return [
+    h("td", {}, successBar(run.success)),
+    h("td", { class: "figure" }, `${number(run.step)} / ${number(run.steps)}`),
+    h("td", {}, inline(run.env ?? "–", 40)),
+    h("td", {}, inline(run.estimator ?? "–", 40)),
+    h("td", { class: "muted" }, ago(run.changed)),
+  ];
 }
 
 export function status(name) {

@@ -38,9 +38,31 @@ export function textNodes(text) {
 /** A text on one line, for tables and labels. */
 export function inline(text, longest = 120) {
   const whole = String(text ?? "");
-  const cut = whole.length > longest ? whole.slice(0, safeEnd(whole, longest)) + " …" : whole;
-  return h("bdi", { class: "inline-text", title: whole.length > longest ? `${whole.length} characters` : null },
-    textNodes(cut.replaceAll("\n", " ⏎ ").replaceAll("\t", " ")));
+  return oneLine(whole, whole.length > longest ? whole.slice(0, safeEnd(whole, longest)) + " …" : whole);
+}
+
+/** A name on one line; a long one is cut in its middle. */
+export function named(name, longest = 60) {
+  return oneLine(String(name ?? ""), shortened(name, longest));
+}
+
+/** A name that is no longer than that: its start and its end, where runs of one name have their numbers. */
+export function shortened(name, longest = 40) {
+  const whole = String(name ?? "");
+  if (whole.length <= longest) return whole;
+  const kept = Math.floor((longest - 1) / 3);
+  return whole.slice(0, safeEnd(whole, 2 * kept)) + "…" + whole.slice(safeEnd(whole, whole.length - kept));
+}
+
+/** A text for an attribute: all of it, unless it is too long for that. */
+export function hint(text, longest = 400) {
+  const whole = String(text ?? "");
+  return whole.length <= longest ? plain(whole) : `${plain(whole.slice(0, safeEnd(whole, longest)))} … (${whole.length} characters)`;
+}
+
+function oneLine(whole, shown) {
+  return h("bdi", { class: "inline-text", title: shown === whole ? null : hint(whole) },
+    textNodes(shown.replaceAll("\n", " ⏎ ").replaceAll("\t", " ")));
 }
 
 /** A text with its lines. A long one is cut, with a control that shows more of it. */

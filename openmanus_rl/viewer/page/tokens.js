@@ -122,6 +122,7 @@ export function numbersOf(token) {
   return [
     ["token", `${token.id} at ${token.position}`],
     ["", told],
+    ["mask", token.mask ? "1" : "0"],
     ["engine", likely],
     ["trainer", number(token.trainer)],
     ["engine − trainer", gap(token) === null ? "–" : signed(gap(token), 2)],
