@@ -4,8 +4,8 @@ import contextlib
 import os
 import socket
 import sys
-from itertools import chain
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
