@@ -271,7 +271,8 @@ def test_agentgyms_routes_answer_with_its_keys():
         assert set(step) == {"observation", "reward", "score", "done"}
         seen = call("GET", f"{url}/observation?id={session['id']}").content
         assert set(seen) == {"observation", "reward", "score", "done", "deleted"}
-        assert seen["observation"] == step["observation"]
+        goal = reset["observation"].split("\n")[0]
+        assert seen["observation"] == f"{goal}\n{step['observation']}"
         assert [call("POST", f"{url}/close", session).content for _ in range(2)] == [True, False]
 
 
