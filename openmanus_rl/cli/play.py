@@ -9,8 +9,8 @@ import typer
 
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Environment, Task
-from openmanus_rl.envs.registry import environment_class, make_environment
 from openmanus_rl.envs.options import refused_options
+from openmanus_rl.envs.registry import environment_class, make_environment
 from openmanus_rl.errors import UserError
 
 if TYPE_CHECKING:
