@@ -9,8 +9,7 @@ import typer
 
 from openmanus_rl.cli.options import WorldName, WorldOptions, read_options
 from openmanus_rl.envs.base import Environment, Task
-from openmanus_rl.envs.options import refused_options
-from openmanus_rl.envs.registry import environment_class, make_environment
+from openmanus_rl.envs.registry import make_environment
 from openmanus_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,9 +39,6 @@ def play(
     With --template you see what an agent sees and answer as it would; an empty line ends an answer.
     """
     chosen = read_options(options)
-    refused = refused_options(environment_class(name), chosen)
-    if refused:
-        raise UserError(refused, "Look at --options.")
     if model is not None and template is None:
         raise UserError("--model shows an agent's prompts, and --template is not given.", "Add --template react.")
     environment = make_environment(name, **chosen)
