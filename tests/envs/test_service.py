@@ -332,6 +332,8 @@ def test_the_service_describes_its_world(counter):
         "forms": ["up"],
         "success_rule": "the goal is reached",
         "score_range": [0.0, 100.0],
+        "sessions_at_once": None,
+        "expert_seconds": None,
         "instructions": "Count to 3. Actions: up.",
     }
     assert call("GET", f"{counter}/health").content["status"] == "ok"

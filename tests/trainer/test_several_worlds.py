@@ -50,7 +50,7 @@ def test_one_world_is_drawn_in_the_order_it_always_was(place):
         ([*MIX, "env.name=maze"], "env.name has no effect: envs names the worlds of the run"),
         (["envs.maze.wieght=3"], "Did you mean envs.maze.weight"),
         (["envs.a.name=maze", "envs.b.name=maze"], "two entries are the same world"),
-        (["envs.maze.options.bulk=3"], "env.options of maze"),
+        (["envs.maze.options.bulk=3"], "env.options: maze does not take"),
         (["envs.maze.urls=[http://127.0.0.1:1]", "envs.maze.num_servers=2"], "envs.maze.num_servers has no effect"),
     ],
 )

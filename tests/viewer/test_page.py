@@ -84,9 +84,10 @@ def test_a_checkpoint_is_told_once_and_does_not_hide_what_happened_there(page, u
 
 def test_coming_back_to_the_list_finds_it_where_it_was(page, url):
     page.goto(url + "#/run/maze-grpo/episodes")
+    expect(page.locator("a.episode-row.selected")).to_be_visible()
     page.locator(".virtual").focus()
     page.keyboard.press("End")
-    expect(page.locator(".episode-row.selected")).to_be_visible()
+    expect(page.locator("a.episode-row.selected")).to_be_visible()
     top = page.locator(".virtual").evaluate("list => list.scrollTop")
     assert top > 0
     page.keyboard.press("Enter")

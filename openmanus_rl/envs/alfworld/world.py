@@ -61,12 +61,12 @@ class AlfWorld(Environment):
 
     def __init__(
         self,
-        task_types: Sequence[str] | None = None,
+        task_types: str | Sequence[str] | None = None,
         max_steps: int = 50,
         wording: str = "put",
         list_actions: bool = False,
         games_dir: str | None = None,
-        mappings: Sequence[str] | None = None,
+        mappings: str | Sequence[str] | None = None,
     ) -> None:
         for task_type in listed_names(task_types):
             if task_type not in TASK_TYPES:

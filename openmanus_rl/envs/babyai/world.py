@@ -85,7 +85,7 @@ class BabyAI(Environment):
     requirements: ClassVar[tuple[str, ...]] = ("minigrid",)
     isolation: ClassVar[Isolation] = "inline"
 
-    def __init__(self, levels: Sequence[str] | None = None, max_steps: int = 64) -> None:
+    def __init__(self, levels: str | Sequence[str] | None = None, max_steps: int = 64) -> None:
         self.levels = _check_names(levels)
         if max_steps < 1:
             raise UserError(f"babyai: max_steps is {max_steps}", "An episode needs at least one turn.")

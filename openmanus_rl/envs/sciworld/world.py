@@ -116,7 +116,7 @@ class SciWorld(Environment):
 
     def __init__(
         self,
-        tasks: Sequence[str] | None = None,
+        tasks: str | Sequence[str] | None = None,
         max_steps: int = 200,
         simplifications: str = "",
         simulators: int = 16,
