@@ -76,9 +76,15 @@ def test_keys_skip_to_the_content_and_walk_along_a_chart(page, url):
 
 def test_a_checkpoint_is_told_once_and_does_not_hide_what_happened_there(page, url):
     page.goto(url + "#/run/maze-grpo")
+    readout = page.locator(".hero .readout")
     page.locator(".hero .chart").focus()
-    page.keyboard.press("End")
-    told = page.locator(".hero .readout .accent").all_inner_texts()
+    page.keyboard.press("Home")
+    for _ in range(12):
+        if "step 4" in readout.inner_text():
+            break
+        page.keyboard.press("ArrowRight")
+    told = readout.locator(".accent").all_inner_texts()
+    assert any("checkpoint" in each for each in told)
     assert len(told) == len(set(told))
 
 
@@ -409,6 +415,7 @@ def test_news_does_not_move_the_choice_to_another_episode(page, serve, tmp_path)
     run = tmp_path / "runs" / "live"
     EpisodeLog(run / "episodes").write("train", 1, [episode(number) for number in range(9)])
     page.goto(serve(tmp_path / "runs").url + "#/run/live/episodes")
+    expect(page.locator("a.episode-row.selected")).to_be_visible()
     page.locator(".virtual").focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator(".episode-row.selected")).to_contain_text("maze_1")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -42,13 +42,11 @@ async def read_body(receive: Receive) -> bytes:
 
 def _message_at_hand(receive: Receive) -> Message | None:
     """What can be had without waiting, and so without a timer: mostly the whole of a small request."""
-    waiting = receive()
-    assert isinstance(waiting, Coroutine)
+    waiting = cast(Coroutine[Any, Any, Message], receive())
     try:
         waiting.send(None)
     except StopIteration as arrived:
-        message: Message = arrived.value
-        return message
+        return cast(Message, arrived.value)
     waiting.close()  # nothing is lost: it would have waited
     return None
 
