@@ -38,7 +38,7 @@ export async function show(place, { run, words }, signal) {
   const form = filters(query, ask);
   form.offer(facets);
   fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
-  list.renew();
+  list.renew().then(() => list.readAhead());
   let version = state.episodes;
   watch([run], told(async (states) => {
     if (states.error) throw new Error(states.error);
@@ -48,13 +48,11 @@ export async function show(place, { run, words }, signal) {
     form.offer(now.facets);
     list.news();
   }, place, signal), signal);
-  const field = form.querySelector("[name=text]");
-  field.addEventListener("focus", () => list.readAhead(field));
   document.addEventListener("keydown", (event) => {
     const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
     if (event.key === "/" && !isTyping) {
       event.preventDefault();
-      field.focus();
+      form.querySelector("[name=text]").focus();
     }
   }, { signal });
 }
@@ -126,6 +124,7 @@ class EpisodeList {
     this.selected = 0;
     this.chosen = null; // the episode that keys chose, wherever it stands when others come
     this.top = null;
+    this.isReading = false;
     this.reset();
     this.element.addEventListener("scroll", () => this.draw(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
@@ -160,7 +159,7 @@ class EpisodeList {
     this.selected = 0;
     this.chosen = null;
     this.element.scrollTop = 0;
-    this.renew();
+    this.renew().then(() => this.readAhead());
   }
 
   place() {
@@ -171,16 +170,19 @@ class EpisodeList {
     Object.assign(this, { selected, chosen, top });
   }
 
-  /** While someone is about to type, texts are read that the search will want. */
-  async readAhead(field) {
-    const isWaiting = () => document.activeElement === field && !this.query.text && !this.signal.aborted;
+  /** Once rows are shown, texts are read that a search of them would want, until there is one. */
+  async readAhead() {
+    if (this.isReading) return; // it follows the filters
+    this.isReading = true;
     try {
-      while (isWaiting()) {
+      while (!this.query.text && !this.signal.aborted && !document.hidden) {
         const { text: _, ...query } = this.query;
         if ((await get(["runs", this.run, "texts"], query, this.signal)).done) return;
       }
     } catch {
       // The search will say what is wrong.
+    } finally {
+      this.isReading = false;
     }
   }
 
@@ -195,7 +197,7 @@ class EpisodeList {
     this.asked?.abort();
     this.asked = new AbortController();
     this.reset();
-    this.fetch(0);
+    return this.fetch(0);
   }
 
   async fetch(page) {
