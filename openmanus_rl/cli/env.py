@@ -27,6 +27,7 @@ from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
 from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.service.wire import RefusePages
 
 FORMS_LISTED = 4
 """Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
@@ -152,4 +153,4 @@ def replay(
 
 def _until_ctrl_c(served: ASGIApp, listener: socket.socket) -> None:
     with contextlib.suppress(KeyboardInterrupt):
-        run_app(served, listener)
+        run_app(RefusePages(served), listener)

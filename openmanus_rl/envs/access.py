@@ -14,7 +14,8 @@ def token_from_environment() -> str | None:
     token = os.environ.get(TOKEN_VARIABLE) or None
     if token and not all("!" <= letter <= "~" for letter in token):
         raise UserError(
-            f"{TOKEN_VARIABLE} cannot be sent as a token.", "It may have ASCII letters, digits and signs: no space or newline."
+            f"{TOKEN_VARIABLE} cannot be sent as a token.",
+            "It may have ASCII letters, digits and signs: no space or newline.",
         )
     return token
 
