@@ -22,7 +22,7 @@ def turn_of(action, **more):
 def played(item_id, **options):
     """An episode by the expert, with one unparsed answer in it."""
     world = make_environment("maze", **options)
-    world.reset(Task("maze", item_id))
+    first = world.reset(Task("maze", item_id)).text
     turns = [turn_of(None, state_key=world.state_key(), observation="Invalid answer", reward=-0.1)]
     while True:
         key, action = world.state_key(), world.expert_action()
@@ -30,7 +30,8 @@ def played(item_id, **options):
         turns.append(turn_of(action, state_key=key, observation=result.observation.text, reward=result.reward))
         if result.done:
             segment = Segment(ids=[5], prompt_length=0, turns=turns)
-            return Episode(Task("maze", item_id), 0, 0, 7, [segment], StopReason.DONE, success=True)
+            task, ended = Task("maze", item_id), StopReason.DONE
+            return Episode(task, 0, 0, 7, [segment], ended, success=True, first_observation=first)
 
 
 @pytest.fixture
@@ -70,6 +71,11 @@ def test_each_kind_of_difference_is_told_with_its_turn(changed):
     turns[1] = replace(turns[1], **changed)
     (difference,) = replay_episode(episode, make_environment("maze"))
     assert difference.startswith("turn 2: ")
+
+
+def test_another_first_observation_is_told():
+    (difference,) = replay_episode(replace(played("maze_3"), first_observation="else"), make_environment("maze"))
+    assert difference.startswith("turn 1: what is seen before it")
 
 
 def test_an_end_that_does_not_come_or_comes_too_early_is_told():
