@@ -86,6 +86,14 @@ def test_an_end_that_does_not_come_or_comes_too_early_is_told():
     assert "over" in replay_episode(long, make_environment("maze"))[0]
 
 
+@pytest.mark.parametrize("content", [b'{"step": 1}\n', b"nonsense\n", b"\xd7\n", b"[]\n"])
+def test_a_file_of_something_else_is_a_users_mistake(tmp_path, content):
+    (tmp_path / "other.jsonl").write_bytes(content)
+    result = CliRunner().invoke(app, ["replay", str(tmp_path / "other.jsonl")])
+    assert isinstance(result.exception, UserError)
+    assert "other.jsonl, line 1" in str(result.exception)
+
+
 @pytest.mark.parametrize("which", ["nowhere.jsonl", "{run}:9"])
 def test_episodes_that_are_not_there_are_a_users_mistake(run, which):
     result = CliRunner().invoke(app, ["replay", which.format(run=run)])
