@@ -132,8 +132,9 @@ def record(
             servers = launch_servers(target, options=read_options(options), log_dir=Path(logs))
             served = forwarding_app(until_ctrl_c.enter_context(servers).urls[0])
         listener = listen("127.0.0.1", port, "--port")
+        recorder = Recorder(served, cassette)
         typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
-        _until_ctrl_c(Recorder(served, cassette), listener)
+        _until_ctrl_c(recorder, listener)
 
 
 @app.command()
