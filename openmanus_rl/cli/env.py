@@ -107,10 +107,13 @@ def check(
     colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
     failed = False
     first = next(results)  # where nothing can be checked, the error comes here and no table before it
-    with Live(table, console=Console()):
+    console = Console()
+    with Live(table, console=console):
         for result in chain([first], results):
             failed |= result.status == "failed"
             table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
+    if not console.is_terminal:  # there, a live table's last line is not ended
+        console.print()
     raise typer.Exit(1 if failed else 0)
 
 

@@ -172,7 +172,7 @@ def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only():
             )
             return answers, ended
 
-    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=5)) as url:
+    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=2)) as url:
         (hung, crashed, good), ended = asyncio.run(play(url))
     assert isinstance(hung, EnvTimeout)
     assert isinstance(crashed, EnvFailure)

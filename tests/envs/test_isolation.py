@@ -56,7 +56,7 @@ def apart():
 @pytest.fixture(scope="module")
 def impatient():
     """A server that waits for a world, but not for long."""
-    with live_service(Apart, {"nap": 600}, Limits(step_seconds=5)) as url:
+    with live_service(Apart, {"nap": 600}, Limits(step_seconds=2)) as url:
         yield url
 
 
