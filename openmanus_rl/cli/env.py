@@ -27,6 +27,7 @@ from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
 from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.service.wire import RefusePages
 
 FORMS_LISTED = 4
 """Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
@@ -106,10 +107,13 @@ def check(
     colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
     failed = False
     first = next(results)  # where nothing can be checked, the error comes here and no table before it
-    with Live(table, console=Console()):
+    console = Console()
+    with Live(table, console=console):
         for result in chain([first], results):
             failed |= result.status == "failed"
             table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
+    if not console.is_terminal:  # there, a live table's last line is not ended
+        console.print()
     raise typer.Exit(1 if failed else 0)
 
 
@@ -131,8 +135,9 @@ def record(
             servers = launch_servers(target, options=read_options(options), log_dir=Path(logs))
             served = forwarding_app(until_ctrl_c.enter_context(servers).urls[0])
         listener = listen("127.0.0.1", port, "--port")
+        recorder = Recorder(served, cassette)
         typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
-        _until_ctrl_c(Recorder(served, cassette), listener)
+        _until_ctrl_c(recorder, listener)
 
 
 @app.command()
@@ -152,4 +157,4 @@ def replay(
 
 def _until_ctrl_c(served: ASGIApp, listener: socket.socket) -> None:
     with contextlib.suppress(KeyboardInterrupt):
-        run_app(served, listener)
+        run_app(RefusePages(served), listener)
