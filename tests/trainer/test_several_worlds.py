@@ -72,7 +72,8 @@ def test_a_run_of_two_worlds_trains_measures_each_and_can_be_evaluated(place):
     run = train(place.config(*words), preset=place.grpo)
     assert run.name == "maze-wordle-grpo"
     before, now = json_lines(run / "events.jsonl")[0]["changed"]["envs"]
-    assert before == {} and now["maze"]["weight"] == 3.0
+    assert before == {}
+    assert now["maze"]["weight"] == 3.0
     lines = json_lines(run / "metrics.jsonl")
     for line in lines:
         assert [line[f"val/success/{world}/n"] for world in ("maze", "wordle")] == [5, 5]

@@ -165,6 +165,16 @@ def test_filters_narrow_the_list_and_stand_in_the_address(page, url):
     expect(count).to_have_text("48 of 96 episodes")
 
 
+def test_a_badge_says_what_the_filter_of_outcomes_says(page, serve, tmp_path):
+    played = [episode(number, stop_reason=reason) for number, reason in enumerate(StopReason)]
+    EpisodeLog(tmp_path / "run" / "episodes").write("train", 1, played)
+    url = serve(tmp_path).url
+    for outcome, label, is_sample in [("failed", "! failed", False), ("miss", "✗ no success", True)]:
+        page.goto(f"{url}#/run/run/episodes?outcome={outcome}")
+        badges = page.locator(".virtual .badge")
+        expect(badges).to_have_text([label] * sum(reason.is_sample == is_sample for reason in StopReason))
+
+
 def test_the_list_is_walked_and_opened_with_the_keyboard(page, url):
     page.goto(url + "#/run/maze-grpo/episodes?kind=train")
     expect(page.locator(".virtual .episode-row").first).to_contain_text("maze_12")

@@ -83,7 +83,7 @@ function overlay([title, metric, format], names, data, byTime, isHero) {
   const begun = (part) => (byTime ? Math.min(...part.time.filter((time) => time !== null)) : 0);
   const lines = names.map((name, index) => {
     const { x, y } = column(data[index], metric, byTime);
-    return { label: name, x: byTime ? x.map((time) => time - begun(data[index])) : x, y, colour: seriesColour(index), format, width: isHero ? 2.25 : 1.5, dots: isHero && x.length < 40 };
+    return { label: name, x: byTime ? since(x, begun(data[index])) : x, y, colour: seriesColour(index), format, width: isHero ? 2.25 : 1.5, dots: isHero && x.length < 40 };
   }).filter((line) => line.x.length);
   if (!lines.length) return null;
   if (isHero) lines.push(...lines.flatMap((line) => interval(line, data[names.indexOf(line.label)], byTime, begun)));
@@ -91,11 +91,15 @@ function overlay([title, metric, format], names, data, byTime, isHero) {
   return { isHero, bands, title, note: byTime ? "seconds since each began" : null, lines, height: isHero ? 260 : 190, range: isHero ? () => [0, 1] : undefined };
 }
 
+function since(times, start) {
+  return times.map((time) => (time === null ? null : time - start));
+}
+
 /** The lower and the upper edge of a run's interval. */
 function interval(line, data, byTime, begun) {
   return ["low", "high"].map((edge) => {
     const { x, y } = column(data, `val/success/${edge}`, byTime);
-    return { label: edge, edge, of: line, x: byTime ? x.map((time) => time - begun(data)) : x, y, colour: line.colour, hidden: true };
+    return { label: edge, edge, of: line, x: byTime ? since(x, begun(data)) : x, y, colour: line.colour, hidden: true };
   });
 }
 
