@@ -255,7 +255,15 @@ def test_a_comparison_says_whether_the_difference_is_noise(page, url):
     expect(page.locator("table").first).to_contain_text("worse, outside the noise")
     expect(page.locator("table").first).to_contain_text("−50.0 points")
     expect(page.locator("details")).to_contain_text("trainer.seed")
-    expect(page.locator(".hero .readout")).to_contain_text("maze-ppo")
+    readout = page.locator(".hero .readout")
+    expect(readout).to_contain_text("maze-ppo")
+    for axis, where in [("by step", "step 4"), ("by time", re.compile(r"after \d+ m?s"))]:
+        expect(page.get_by_role("button", name=axis)).to_be_visible()
+        page.locator(".hero .chart").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        expect(readout).to_contain_text(where)
+        page.locator(".toolbar button").click()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

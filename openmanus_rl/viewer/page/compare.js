@@ -2,7 +2,7 @@
 import { get, told, watch } from "./api.js";
 import { chart, seriesColour } from "./charts.js";
 import { fill, h, link } from "./dom.js";
-import { number, percent, shown } from "./format.js";
+import { number, percent, seconds, shown } from "./format.js";
 import { column } from "./run.js";
 import { status, successBar } from "./runs.js";
 import { inline, named } from "./text.js";
@@ -88,7 +88,7 @@ function overlay([title, metric, format], names, data, byTime, isHero) {
   if (!lines.length) return null;
   if (isHero) lines.push(...lines.flatMap((line) => interval(line, data[names.indexOf(line.label)], byTime, begun)));
   const bands = isHero ? lines.filter((line) => line.edge === "low").map((line) => [lines.indexOf(line), lines.indexOf(line) + 1, line.of]) : [];
-  return { isHero, bands, title, note: byTime ? "seconds since each began" : null, lines, height: isHero ? 260 : 190, range: isHero ? () => [0, 1] : undefined };
+  return { isHero, bands, title, note: byTime ? "seconds since each began" : null, where: byTime ? (past) => `after ${seconds(past)}` : undefined, lines, height: isHero ? 260 : 190, range: isHero ? () => [0, 1] : undefined };
 }
 
 function since(times, start) {

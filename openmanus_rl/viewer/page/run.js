@@ -55,7 +55,7 @@ export async function show(place, { run }, signal) {
 function drawHead(head, run) {
   const latest = run.latest;
   const progress = run.steps ? Math.min(1, (run.step ?? 0) / run.steps) : null;
-  const [of, measured] = "episode/return/mean" in latest ? ["", "of a training episode"] : ["val/", "of a held-out episode"];
+  const [of, measured] = "episode/return/mean" in latest ? ["", "in training"] : ["val/", "held out"];
   const tiles = [
     ["Held-out success", run.success ? successBar(run.success) : "not measured yet", run.success ? `at step ${number(run.success.step)}` : ""],
     ["Training success", percent(latest["success/rate"] ?? null), "last step"],
@@ -80,7 +80,8 @@ function drawHead(head, run) {
 
 async function drawCharts(place, run, state, again) {
   if (!run.lines) {
-    fill(place, h("div", { class: "empty" }, h("p", {}, "No step is written yet."), h("p", { class: "muted" }, "The first numbers come with the validation before training.")));
+    fill(place, h("div", { class: "empty" }, run.status === "episodes" ? h("p", {}, "Episodes that were played outside of a run: there are no steps.")
+      : [h("p", {}, "No step is written yet."), h("p", { class: "muted" }, "The first numbers come with the validation before training.")]));
     return;
   }
   const wanted = [...successCharts(run.metrics), ...CHARTS].map((spec) => ({ ...spec, lines: spec.match ? matching(run.metrics, spec.match) : spec.lines }))
@@ -205,7 +206,7 @@ function breakdown(run) {
 }
 
 function events(run) {
-  if (!run.events.length) return h("p", { class: "empty" }, "Nothing but steps.");
+  if (!run.events.length) return h("p", { class: "empty" }, "Nothing is written of it.");
   const saved = run.events.filter((event) => event.event === "checkpoint");
   const left = new Set(saved.slice(0, -LISTED_CHECKPOINTS)); // they are on the axes
   return h("div", { class: "scroll" }, h("table", { class: "list" }, h("tbody", {}, run.events.filter((event) => !left.has(event)).reverse().map((event) => {
