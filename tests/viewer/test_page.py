@@ -208,6 +208,10 @@ def test_an_episode_is_a_conversation_with_its_actions_rewards_states_and_times(
         expect(facts).to_contain_text(said)
     expect(page.locator(".message.world").nth(1)).to_contain_text("You are at 0.")
     expect(page.locator(".command code")).to_have_text(re.compile(r"openmanus-rl replay .*train_step_000002\.jsonl:1$"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".command button").click()
+    expect(page.locator(".command button")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator(".command code").inner_text()
 
 
 def test_what_trained_is_told_apart_at_a_glance(page, url):
