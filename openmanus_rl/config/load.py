@@ -76,7 +76,7 @@ def given_keys(config: BaseModel, prefix: str = "") -> Iterator[str]:
 
 
 def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted keys on which two configs differ, with both values."""
+    """Dotted keys on which two configs differ, with both values as they stand in YAML."""
     for name in type(one).model_fields:
         first, second = getattr(one, name), getattr(other, name)
         if isinstance(first, BaseModel):
@@ -85,7 +85,7 @@ def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterat
             for key in first:
                 yield from differing_keys(first[key], second[key], f"{prefix}{name}.{key}.")
         elif first != second:
-            yield f"{prefix}{name}", first, second
+            yield f"{prefix}{name}", *(config.model_dump(include={name})[name] for config in (one, other))
 
 
 def config_to_yaml(config: RunConfig) -> str:

@@ -45,7 +45,7 @@ def run_dpo(config: RunConfig, output: Path) -> Path:
     """Explore, pair, learn and measure; the directory of the model."""
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    with side_run(output, config) as run, RunConsole(1) as console:
+    with side_run("dpo", output, config) as run, RunConsole(1) as console:
         tasks = prepare_tasks(config, "train", config.data.train_tasks)
         validation = prepare_tasks(config, "validation", config.data.validation_tasks)
         base, played = run.path / BASE, run.path / PLAYED

@@ -64,6 +64,13 @@ def test_another_world_is_told_turn_by_turn_with_exit_code_1(run):
     assert "live:" in result.output
 
 
+def test_without_the_config_of_its_run_a_difference_may_be_one_of_options(run):
+    (run.parent.parent / "config.yaml").unlink()
+    result = CliRunner().invoke(app, ["replay", str(run)])
+    assert result.exit_code == 1
+    assert "give --options" in result.output
+
+
 @pytest.mark.parametrize("changed", [{"reward": 0.5}, {"observation": "else"}, {"state_key": "else"}])
 def test_each_kind_of_difference_is_told_with_its_turn(changed):
     episode = played("maze_3")

@@ -115,6 +115,8 @@ def test_a_stopped_evolution_goes_on_with_the_round_it_stood_in(place, tmp_path,
     assert explored == [1, 2, 2], "round 1 was not played again"
     lines = json_lines(tmp_path / "run/metrics.jsonl")
     assert [line["step"] for line in lines] == [0, 1, 2]
+    assert sorted(line["time"] for line in lines) == [line["time"] for line in lines]
+    assert json_lines(tmp_path / "run/events.jsonl")[0]["algorithm"] == "evolve"
     assert not [name for line in lines for name in undescribed(line)]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert [entry["n"] for entry in summary["success"]] == [12, 12, 12]
