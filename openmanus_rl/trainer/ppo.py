@@ -122,8 +122,13 @@ class RayPPOTrainer:
                 f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
                 "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
             )
-        self.run.rewind_events(progress.events)
         self.progress = progress
+        if self.finished and progress.measured_at != progress.step:
+            raise UserError(
+                f"{self.run.path} stands after step {progress.step}, {progress.train_seconds:.0f} s: beyond the end.",
+                "Raise trainer.steps, and trainer.max_seconds if it is set; or keep the run as it is.",
+            )
+        self.run.rewind_events(progress.events)
         self._saved_step = progress.step
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
 
