@@ -65,7 +65,7 @@ def _agentgym_sizes(name: str) -> dict[Split, int]:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A parquet file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A parquet file.")],
     examples: Annotated[int, typer.Option(help="Rows to show.", min=0)] = 2,
 ) -> None:
     """What is in a parquet file."""
