@@ -47,7 +47,7 @@ def build(
         count = number or usual[split]
         path = tasks_path(data_dir, name, split)
         tasks = build_tasks(name, split, count, chosen)
-        write_tasks(path, tasks, chosen)
+        write_tasks(path, tasks, chosen, asked=count)
         typer.echo(f"{path}: {len(tasks)} tasks")
 
 

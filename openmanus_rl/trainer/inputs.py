@@ -77,7 +77,7 @@ def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
     for world in config.worlds:
         path = tasks_path(config.data.dir, world.name, split)
         if not is_built_for(path, world.name, world.options, count):
-            write_tasks(path, build_tasks(world.name, split, count, world.options), world.options)
+            write_tasks(path, build_tasks(world.name, split, count, world.options), world.options, asked=count)
         tasks += read_tasks(path, world.options)[:count]
     return tasks
 
