@@ -73,7 +73,8 @@ def load_object(spec: str, kind: str) -> Any:
         ) from error
     if not hasattr(module, attribute):
         raise UserError(
-            f"{module_name} has no {attribute!r}. {did_you_mean(attribute, vars(module))}",
+            f"{module_name} has no {attribute!r}. "
+            f"{did_you_mean(attribute, [name for name in vars(module) if not name.startswith('_')])}",
             f"The {kind} was given as {spec!r}.",
         )
     return getattr(module, attribute)

@@ -32,6 +32,8 @@ from openmanus_rl.envs.service.wire import RefusePages
 FORMS_LISTED = 4
 """Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
 
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")]
+
 app = typer.Typer(help="Worlds: list them, install what one needs, serve, check or record one.", no_args_is_help=True)
 
 
@@ -58,7 +60,7 @@ def install_environment(name: WorldName) -> None:
 def serve(
     name: WorldName,
     host: Annotated[str, typer.Option(help="Other than loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    port: Port = 36001,
     options: WorldOptions = "{}",
     token: Annotated[
         str | None, typer.Option(envvar=TOKEN_VARIABLE, show_envvar=True, help="Requests must bear it.")
@@ -120,8 +122,8 @@ def check(
 @app.command()
 def record(
     target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world to serve, or a server to stand before.")],
-    cassette: Annotated[Path, typer.Argument(help="The file that the traffic goes to.")],
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    cassette: Annotated[Path, typer.Argument(metavar="FILE", help="The file that the traffic goes to.")],
+    port: Port = 36001,
     options: WorldOptions = "{}",
 ) -> None:
     """Serve on loopback until Ctrl-C and write all traffic to a file: that of a run whose env.urls has this address."""
@@ -142,8 +144,8 @@ def record(
 
 @app.command()
 def replay(
-    cassette: Annotated[Path, typer.Argument(help="A file made by `env record`.")],
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    cassette: Annotated[Path, typer.Argument(metavar="FILE", help="A file made by `env record`.")],
+    port: Port = 36001,
 ) -> None:
     """Play a cassette back until Ctrl-C, without its world; the exit code is 1 if a player deviated from it."""
     server = ReplayServer(read_cassette(cassette))

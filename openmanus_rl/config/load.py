@@ -33,6 +33,8 @@ def config_from_dict(tree: dict[str, Any]) -> RunConfig:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "model_type":
+            raise UserError(f"{key} is a section, not a value.", f"Set its keys: {key}.NAME=VALUE.") from error
         raise UserError(f"{key}={first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error
 
 

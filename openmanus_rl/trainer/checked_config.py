@@ -22,17 +22,29 @@ PROVIDED = frozenset({"critic", "group", "greedy", "state_key"})
 """What the trainer can give an estimator that requires it."""
 
 
-def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
+def load_checked_config(preset: Path | None, overrides: Sequence[str], algorithm: str | None = None) -> RunConfig:
     """The preset must make sense by itself; each override must have an effect in the mode they choose together.
 
-    A preset may be a whole printed config: a key that stands at its default is never blamed.
+    A preset may be a whole printed config: a key that stands at its default is never blamed. `algorithm`, grpo or ppo,
+    is what was asked for beside a preset that did not come of it.
     """
     if preset is not None:
         alone = load_config(preset)
         changed = {key for key, *_ in differing_keys(alone, RunConfig())}
         entry = find_estimator(alone.algorithm.estimator)
         check_effect(alone, changed & set(given_keys(alone)), entry.requires, entry.credit)
-    return load_run_config(preset, overrides)
+    config = load_run_config(preset, overrides)
+    if algorithm not in (None, script_of(config)):
+        raise UserError(
+            f"{preset} trains with {config.algorithm.estimator}, not with {algorithm}.",
+            f"Use ./train_{script_of(config)}.sh, or openmanus-rl train without --algorithm.",
+        )
+    return config
+
+
+def script_of(config: RunConfig) -> str:
+    """Which of the two scripts trains so: ppo with a critic, grpo without."""
+    return "ppo" if "critic" in find_estimator(config.algorithm.estimator).requires else "grpo"
 
 
 def _check_strategy(config: RunConfig) -> None:

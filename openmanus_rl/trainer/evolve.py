@@ -120,8 +120,8 @@ class Evolution:
                 "Start from a better model, choose easier tasks, or raise evolve.tasks or rollout.group_size.",
             )
         write_episodes(home / KEPT, kept)
-        rate = sum(episode.success for episode in episodes)
-        self.console.note(f"round {number}: {rate} of {len(episodes)} episodes succeeded; {len(kept)} kept so far")
+        succeeded = sum(episode.success for episode in episodes)
+        self.console.note(f"round {number}: {succeeded} of {len(episodes)} episodes succeeded; {len(kept)} kept so far")
         return {**episode_metrics(episodes), "evolve/kept": len(kept)}
 
     def _learn(self, number: int, home: Path) -> None:

@@ -41,6 +41,7 @@ TINY_RUN = [
 
 RUN: dict[str, list[str]] = {
     r"openmanus-rl (env|models) list": [],
+    r"openmanus-rl env check high_low:HighLow": [],
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
