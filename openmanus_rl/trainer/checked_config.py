@@ -60,13 +60,26 @@ def _check_states(config: RunConfig) -> None:
             )
 
 
+def _check_kl_in_reward(config: RunConfig) -> None:
+    """Where all scores are alike, a division by their deviation would make a little KL as large as success."""
+    algorithm = config.algorithm
+    entry, options = find_estimator(algorithm.estimator), estimator_options(algorithm.estimator, algorithm.options)
+    keeps_equals = entry.credit != "episode" or not algorithm.drop_zero_variance_groups
+    if algorithm.kl.where == "reward" and keeps_equals and getattr(options, "normalise_std", False):
+        raise UserError(
+            f"algorithm.kl.where=reward: {algorithm.estimator} divides by a deviation; where scores are alike, that of "
+            "the KL alone, which would then count as much as success.",
+            "Set algorithm.kl.where=loss, or algorithm.options.normalise_std=false.",
+        )
+
+
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The config of a run, which was checked when that began, with overrides that must each have an effect."""
     config = load_config(stored, overrides)
     entry = find_estimator(config.algorithm.estimator)
     requires = entry.requires
     check_effect(config, override_keys(overrides), requires, entry.credit)
-    estimator_options(config.algorithm.estimator, config.algorithm.options)
+    _check_kl_in_reward(config)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
     for world in config.worlds:
