@@ -92,10 +92,10 @@ def test_a_mistake_is_told_with_its_line(tmp_path, line, complaint):
 def test_a_file_of_json_tells_the_line_too(tmp_path):
     path = tmp_path / "said.json"
     path.write_bytes(b'[\n{"messages": "\xff"}]')
-    with pytest.raises(UserError, match="said.json, line 2 is not UTF-8"):
+    with pytest.raises(UserError, match=r"said\.json, line 2 is not UTF-8"):
         read_demonstrations(path)
     path.write_text("[\n{]")
-    with pytest.raises(UserError, match=r"said.json, line 2, column 2 is not JSON"):
+    with pytest.raises(UserError, match=r"said\.json, line 2, column 2 is not JSON"):
         read_demonstrations(path)
 
 
