@@ -22,17 +22,31 @@ PROVIDED = frozenset({"critic", "group", "greedy", "state_key"})
 """What the trainer can give an estimator that requires it."""
 
 
-def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
+def load_checked_config(preset: Path | None, overrides: Sequence[str], *, gives_credit: bool = True) -> RunConfig:
     """The preset must make sense by itself; each override must have an effect in the mode they choose together.
 
-    A preset may be a whole printed config: a key that stands at its default is never blamed.
+    A preset may be a whole printed config: a key that stands at its default is never blamed. `gives_credit` is False
+    for what asks no estimator: then its groups may be of any size.
     """
     if preset is not None:
         alone = load_config(preset)
         changed = {key for key, *_ in differing_keys(alone, RunConfig())}
         entry = find_estimator(alone.algorithm.estimator)
         check_effect(alone, changed & set(given_keys(alone)), entry.requires, entry.credit)
-    return load_run_config(preset, overrides)
+    config = load_run_config(preset, overrides)
+    if gives_credit:
+        _check_siblings(config)
+    return config
+
+
+def _check_siblings(config: RunConfig) -> None:
+    """An estimator that compares the episodes of a group has some to compare."""
+    estimator, size = config.algorithm.estimator, config.rollout.group_size
+    if "group" in find_estimator(estimator).requires and size < 2:
+        raise UserError(
+            f"rollout.group_size={size}: {estimator} compares the episodes of a group and needs at least 2.",
+            "Raise it, or choose an estimator that needs no group (gae, turn_gae).",
+        )
 
 
 def _check_strategy(config: RunConfig) -> None:
@@ -128,12 +142,6 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             "Set rollout.oversample=0, or leave trainer.deterministic off.",
         )
     _check_ahead(config)
-    if "group" in requires and config.rollout.group_size < 2:
-        raise UserError(
-            f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "
-            "group and needs at least 2.",
-            "Raise it, or choose an estimator that needs no group (gae, turn_gae).",
-        )
     if config.rollout.temperature == 0:
         raise UserError("rollout.temperature=0 explores nothing, so nothing can be learnt.", "Set it to 1.0.")
     return config

@@ -15,6 +15,7 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.trainer import evolve
+from openmanus_rl.trainer.checked_config import load_checked_config
 from openmanus_rl.trainer.dpo import Pair, Preferences, pair_up, run_dpo
 from openmanus_rl.trainer.evolve import keep_best, run_evolve
 from openmanus_rl.trainer.examples import episode_examples, layouts, log_prob_sums
@@ -144,3 +145,10 @@ def test_dpo_makes_a_model_that_prefers_what_succeeded(place, tmp_path):
     assert lines[-1]["train/loss"] < lines[1]["train/loss"]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["success_after"]["n"] == 12
+
+
+def test_dpo_of_single_episodes_is_refused_before_anything_is_played(place, tmp_path):
+    config = load_checked_config(place.grpo, place.words("rollout.group_size=1"), gives_credit=False)
+    with pytest.raises(UserError, match=r"rollout\.group_size=1: dpo compares"):
+        run_dpo(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
