@@ -349,12 +349,14 @@ def games_dir(tmp_path):
         ("train", "pick_and_place_simple-Mug-None-Desk-308", "trial_T2", True),
         ("train", "pick_and_place_simple-Mug-None-Desk-308", "trial_T1", True),
         ("train", "pick_heat_then_place_in_recep-Egg-None-Fridge-1", "trial_T3", False),
+        ("train", "pick_heat_then_place_in_recep-Egg-None-Fridge-1", "trial_T6", None),
         ("valid_seen", "look_at_obj_in_light-Pen-None-DeskLamp-301", "trial_T4", True),
         ("valid_train", "pick_two_obj_and_place-Pen-None-Desk-302", "trial_T5", True),
     ):
         place = tmp_path / folder / task / trial
         place.mkdir(parents=True)
-        (place / "game.tw-pddl").write_text(json.dumps({"solvable": solvable}))
+        parts = {"pddl_domain": "", "grammar": "", "pddl_problem": ""}
+        (place / "game.tw-pddl").write_text(json.dumps(parts if solvable is None else {**parts, "solvable": solvable}))
     return tmp_path
 
 
@@ -365,6 +367,17 @@ def test_published_games_are_named_by_their_paths_in_alfworlds_own_splits(games_
     with pytest.raises(UserError, match="valid_unseen"):
         list(game_ids(games_dir, "test"))
     assert list(game_ids(games_dir, "train", ["pick_two_obj_and_place"])) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [('{"solvable": tr', "is not JSON"), ("[]", "no JSON object"), ('{"solvable": true}', "no pddl_domain")],
+)
+def test_a_broken_game_is_told_by_its_file(games_dir, content, told):
+    item_id = "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1"
+    (games_dir / item_id / "game.tw-pddl").write_text(content)
+    with pytest.raises(UserError, match=rf"trial_T1.game\.tw-pddl .*{told}"):
+        AlfWorld(games_dir=str(games_dir)).reset(Task("alfworld", item_id))
 
 
 @pytest.mark.parametrize("item_id", ["train/nothing/here", "../secret", "alfworld_2"])

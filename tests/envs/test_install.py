@@ -31,6 +31,9 @@ WORLD = """
         def render(self):
             print("chatter that is no answer")
             return importlib.import_module("a_tiny_package_of_ours").GREETING
+
+        def difficulty(self):
+            raise importlib.import_module("a_tiny_package_of_ours").Trouble("the planner gave up")
 """
 
 
@@ -40,7 +43,9 @@ def faraway(tmp_path_factory):
     place = tmp_path_factory.mktemp("faraway")
     wheel = place / "a_tiny_package_of_ours-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("a_tiny_package_of_ours.py", "GREETING = 'hello from over there'\n")
+        archive.writestr(
+            "a_tiny_package_of_ours.py", "GREETING = 'hello from over there'\nclass Trouble(Exception): pass\n"
+        )
         about = "a_tiny_package_of_ours-1.0.dist-info"
         archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: a-tiny-package-of-ours\nVersion: 1.0\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
@@ -129,6 +134,12 @@ def test_a_mistake_over_there_is_the_users_mistake_here(faraway, played):
         played.reset(Task("faraway", "nonsense"))
     with pytest.raises(UserError, match="size"):
         distant_world(world, spec, python_for(world), {"size": 1})
+
+
+def test_an_error_of_a_package_that_is_only_over_there_is_told_here_and_play_goes_on(played):
+    with pytest.raises(RuntimeError, match="Trouble: the planner gave up"):
+        played.difficulty()
+    assert played.reset(Task("faraway", "faraway_7")) == Maze(size=3).reset(Task("maze", "maze_7"))
 
 
 def test_closing_ends_the_other_process_and_twice_is_fine(faraway):

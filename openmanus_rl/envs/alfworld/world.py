@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from openmanus_rl.envs.alfworld.game_files import (
+    PLAN_SECONDS,
     PublishedGame,
     game_ids,
     game_path,
@@ -81,6 +82,7 @@ class AlfWorld(Environment):
             if not Path(path).is_file():
                 raise UserError(f"alfworld: there is no file at {path}", "Look at env.options.mappings.")
         vars(self)["grammar"] = GRAMMARS[wording]
+        vars(self)["expert_seconds"] = PLAN_SECONDS if games_dir else None
         self.task_types = listed_names(task_types) or TASK_TYPES
         self.max_steps = max_steps
         self.wording = wording
