@@ -373,7 +373,9 @@ def test_published_games_are_named_by_their_paths_in_alfworlds_own_splits(games_
     ("content", "told"),
     [('{"solvable": tr', "is not JSON"), ("[]", "no JSON object"), ('{"solvable": true}', "no pddl_domain")],
 )
-def test_a_broken_game_is_told_by_its_file(games_dir, content, told):
+def test_a_broken_game_is_told_by_its_file(games_dir, monkeypatch, content, told):
+    for name, module in textworld_with("put mug 1 in/on shelf 1", []).items():
+        monkeypatch.setitem(sys.modules, name, module)
     item_id = "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1"
     (games_dir / item_id / "game.tw-pddl").write_text(content)
     with pytest.raises(UserError, match=rf"trial_T1.game\.tw-pddl .*{told}"):
@@ -415,7 +417,9 @@ def test_things_of_published_games_get_alfworlds_names():
 @pytest.mark.parametrize("put", ["put mug 1 in/on shelf 1", "move mug 1 to shelf 1"])
 @pytest.mark.parametrize("said", ["put mug 1 in/on shelf 1", "Move mug 1 to shelf 1"])
 def test_a_published_game_is_played_in_either_wording_whichever_its_file_has(games_dir, monkeypatch, put, said):
-    monkeypatch.setitem(sys.modules, "textworld", textworld_with(put))
+    engines = []
+    for name, module in textworld_with(put, engines).items():
+        monkeypatch.setitem(sys.modules, name, module)
     world = AlfWorld(games_dir=str(games_dir))
     seen = world.reset(Task("alfworld", "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1")).text
     assert seen == "You see desk 1, mug 1, shelf 1.\nYour task is to: put a mug in shelf."
@@ -429,6 +433,11 @@ def test_a_published_game_is_played_in_either_wording_whichever_its_file_has(gam
     result = world.step(said)
     assert (result.reward, result.success, result.terminated) == (1.0, True, True)
     assert world.state_key() is None
+    world.reset(Task("alfworld", "train/pick_and_place_simple-Mug-None-Desk-308/trial_T2"))
+    assert not world.step("look").done
+    (engine,) = engines
+    assert [path.split("/")[-2] for path in engine.loaded] == ["trial_T1", "trial_T2"]
+    world.close()
     world.close()
 
 

@@ -1,5 +1,6 @@
 """ALFWorld's published games for real: TextWorld as a user installs it, and the grammar of ALFWorld's package. Slow."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ from openmanus_rl.envs import install as installing
 from openmanus_rl.envs.alfworld import AlfWorld
 from openmanus_rl.envs.alfworld.generate import TASK_TYPES, make_game
 from openmanus_rl.envs.base import Task
+from openmanus_rl.envs.client import NativeClient
 from openmanus_rl.envs.install import install, python_for
 from openmanus_rl.envs.launch import launch_servers
 from openmanus_rl.envs.registry import make_environment
@@ -105,6 +107,47 @@ def test_a_broken_game_ends_nothing_but_its_own_episode(installed, wheel, tmp_pa
         assert "Your task is to" in real.reset(Task("alfworld", good)).text
     finally:
         real.close()
+
+
+def test_one_planner_plays_all_games_of_a_world(installed, wheel, tmp_path):
+    item_id = write_game(tmp_path, "train", 0, make_game(0), wheel, "move")
+    program = f"""
+from pathlib import Path
+from openmanus_rl.envs.alfworld import AlfWorld
+from openmanus_rl.envs.base import Task
+world = AlfWorld(games_dir={str(tmp_path)!r})
+def mapped():
+    return Path("/proc/self/maps").read_text().count("libdownward")
+world.reset(Task("alfworld", {item_id!r}))
+first = mapped()
+for _ in range(3):
+    world.reset(Task("alfworld", {item_id!r}))
+print(first > 0, mapped() == first)
+"""
+    told = subprocess.run([installed, "-c", program], capture_output=True, text=True, check=True, timeout=300).stdout
+    assert told.split() == ["True", "True"]
+
+
+def test_games_start_and_are_played_side_by_side(installed, wheel, tmp_path):
+    items = [write_game(tmp_path, "train", number, make_game(number), wheel, "move") for number in (0, 6, 12)]
+
+    async def play(client: NativeClient, item_id: str) -> list[str]:
+        handle = await client.start(Task("alfworld", item_id))
+        seen = [handle.observation.text]
+        for action in ("go to garbagecan 1", "look", "inventory"):
+            result, _ = await client.step(handle, action)
+            seen.append(result.observation.text)
+        await client.close(handle)
+        return seen
+
+    async def play_all(url: str) -> list[list[str]]:
+        async with NativeClient([url]) as client:
+            return await asyncio.gather(*(play(client, item_id) for item_id in items * 4))
+
+    with launch_servers("alfworld", options={"games_dir": str(tmp_path)}, log_dir=tmp_path) as servers:
+        played = asyncio.run(play_all(servers.urls[0]))
+    assert played == played[:3] * 4
+    assert len({tuple(seen) for seen in played}) == 3
 
 
 def test_agentgyms_routes_play_a_published_game_by_its_number(installed, wheel, tmp_path):

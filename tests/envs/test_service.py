@@ -352,6 +352,7 @@ def test_the_service_describes_its_world(counter):
         "score_range": [0.0, 100.0],
         "sessions_at_once": None,
         "expert_seconds": None,
+        "isolation": "thread",
         "instructions": "Count to 3. Actions: up.",
     }
     assert call("GET", f"{counter}/health").content["status"] == "ok"

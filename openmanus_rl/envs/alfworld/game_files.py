@@ -7,6 +7,7 @@ and trial beneath. A game's item id is its path there, so it names one game for 
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,14 @@ _PARTS = ("pddl_domain", "grammar", "pddl_problem")
 class PublishedGame:
     """One game file being played. Putting something down is understood in the words of ALFWorld 0.3 and 0.4 alike."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, engine: Any, path: Path) -> None:
+        """`engine` is a `new_engine`, or one whose last game is done with."""
         written = read_json(path, "alfworld", "games_dir", dict)
         for part in _PARTS:
             if part not in written:
                 raise UserError(f"alfworld: {path} has no {part}.", "It is no whole game: fetch or generate it again.")
-        try:
-            textworld: Any = importlib.import_module("textworld")
-            asked = textworld.EnvInfos(feedback=True, won=True, admissible_commands=True)
-            self._engine = textworld.start(str(path), asked)
-        except ImportError as error:  # the engine's planner is found missing only when a game starts
-            raise UserError(
-                f"ALFWorld's game files need TextWorld and its planner, which are not installed here: {error}",
-                "Install them with: openmanus-rl env install alfworld",
-            ) from error
+        self._engine = engine
+        engine.load(str(path))
         self._name_things()
         self._state = self._engine.reset()
         self._plan: list[str] = []
@@ -73,9 +68,6 @@ class PublishedGame:
         self._plan = self._plan or list(self._engine._pddl_state.replan(self._engine._entity_infos) or ())
         return self._plan[0] if self._plan else None
 
-    def close(self) -> None:
-        self._engine.close()
-
     def _name_things(self) -> None:
         """Give everything ALFWorld's plain name in place of its identifier."""
         things = self._engine._entity_infos
@@ -95,6 +87,24 @@ class PublishedGame:
             return command
         forms = (f"put {said['put']} in/on {said['target']}", f"move {said['put']} to {said['target']}")
         return next((form for form in forms if form in possible), command)
+
+
+def new_engine() -> Any:
+    """TextWorld's engine. It plays one game after the other; each has a copy of the planner that is never unloaded."""
+    try:
+        textworld, envs = (importlib.import_module(name) for name in ("textworld", "textworld.envs"))
+        return envs.PddlEnv(textworld.EnvInfos(feedback=True, won=True, admissible_commands=True))
+    except ImportError as error:  # of the planner, only when an engine is made
+        raise UserError(
+            f"ALFWorld's game files need TextWorld and its planner, which are not installed here: {error}",
+            "Install them with: openmanus-rl env install alfworld",
+        ) from error
+
+
+def import_engine() -> None:
+    """Import TextWorld if it is here; the first game tells if it is not."""
+    with suppress(ImportError):
+        importlib.import_module("textworld.envs")
 
 
 def game_ids(games_dir: Path, split: Split, task_types: Sequence[str] = TASK_TYPES) -> Iterator[str]:
