@@ -61,6 +61,7 @@ class AlfWorld(Environment):
     success_rule: ClassVar[str] = "the task is done within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     requirements: ClassVar[tuple[str, ...]] = ("textworld",)
+    compilers: ClassVar[tuple[str, ...]] = ("cmake", "g++")
 
     def __init__(
         self,
