@@ -84,7 +84,8 @@ def _play(environment: Environment, task: Task) -> None:
         result = environment.step(action)
         observation = result.observation
         episode_return += result.reward
-        typer.echo(f"reward {result.reward:+.2f}")
+        refused = f"; {result.info['invalid']}" if "invalid" in result.info else ""
+        typer.echo(f"reward {result.reward:+.2f}{refused}")
         if result.done:
             _show(environment, observation.text)
             return _say_end(result.success, episode_return)
@@ -173,8 +174,9 @@ def _read_answer() -> str | None:
 
 
 def _show(environment: Environment, observation: str) -> None:
+    """The picture, and what is seen where the picture does not hold it already."""
     picture = environment.render()
-    typer.echo(f"{picture}\n{observation}" if picture else observation)
+    typer.echo(picture if observation in picture else f"{picture}\n{observation}".lstrip("\n"))
 
 
 def _say_stopped(episode_return: float) -> None:

@@ -117,6 +117,8 @@ class Environment(ABC):
     """Lowest and highest return of an episode."""
     requirements: ClassVar[tuple[str, ...]] = ()
     """What must be installed beside this package, as pip or system package names."""
+    compilers: ClassVar[tuple[str, ...]] = ()
+    """Commands, by the names of their system packages, that `env install` may need for these."""
     isolation: ClassVar[Isolation] = "thread"
     """Where a server runs it, one world a session: `thread`, on a thread of its own; `process`, in a process of its own
     that is killed if it hangs, for worlds that compute for long or run code that may not come back; `inline`, steps on

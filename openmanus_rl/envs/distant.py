@@ -124,10 +124,16 @@ def main(spec: str) -> None:
             else:
                 answer = True, getattr(world, method)(*arguments)
         except Exception as error:  # noqa: BLE001 - raised again at the other end
-            answer = False, error
+            answer = False, _loadable(error)
         _write(answers, answer)
     if world is not None:
         world.close()
+
+
+def _loadable(error: Exception) -> Exception:
+    """The error, or its text where its class may be one of a package that only this Python has."""
+    known = type(error).__module__.partition(".")[0] in ("builtins", "openmanus_rl")
+    return error if known else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _write(pipe: IO[bytes], message: Any) -> None:

@@ -22,15 +22,18 @@ def read_text(path: Path, world: str, option: str) -> str:
         ) from error
 
 
-def read_json(path: Path, world: str, option: str) -> Any:
-    """What the file holds as JSON."""
+def read_json(path: Path, world: str, option: str, kind: type[list[Any]] | type[dict[str, Any]]) -> Any:
+    """What the file holds as JSON: a list, or an object."""
     try:
-        return json.loads(read_text(path, world, option))
+        content = json.loads(read_text(path, world, option))
     except json.JSONDecodeError as error:
         raise UserError(
             f"{world}: line {error.lineno} of {path} is not JSON: {error.msg} (column {error.colno}).",
             f"Is the file whole? {_look_at(option)}",
         ) from error
+    if not isinstance(content, kind):
+        raise UserError(f"{world}: {path} holds no JSON {'list' if kind is list else 'object'}.", _look_at(option))
+    return content
 
 
 def lacking(path: Path, world: str, option: str, place: int, error: Exception) -> UserError:

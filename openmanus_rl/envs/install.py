@@ -38,7 +38,11 @@ def install(world: type[Environment], tell: Callable[[str], None], serving: Sequ
     chosen = serving_packages() if serving is None else serving
     tell(f"packages: {', '.join([*listed.read_text(encoding='utf-8').split(), *chosen])}")
     pip = [sys.executable, "-m", "pip", "--python", _python(place), "install", "--quiet"]
-    _run([*pip, "--requirement", str(listed), *chosen])
+    try:
+        _run([*pip, "--requirement", str(listed), *chosen])
+    except UserError as error:
+        _tell_of_missing_compilers(world, error)
+        raise
     _lend_this_package(place)
     (place / READY).touch()
 
@@ -68,6 +72,15 @@ def serving_packages() -> list[str]:
     return [f"{name}=={metadata.version(name)}" for name in names]
 
 
+def _tell_of_missing_compilers(world: type[Environment], error: UserError) -> None:
+    missing = [command for command in world.compilers if shutil.which(command) is None]
+    if missing:
+        raise UserError(
+            f"{world.name} has packages that are compiled, and here is no {' and no '.join(missing)}.",
+            f"Install them with: apt-get update && apt-get install -y {' '.join(missing)}",
+        ) from error
+
+
 def _lend_this_package(place: Path) -> None:
     """Make `openmanus_rl`, and nothing else from around it, importable in the virtualenv."""
     shelf = place / "package"
@@ -84,5 +97,6 @@ def _python(place: Path) -> str:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        raise UserError(f"`{' '.join(command)}` failed:", "\n    ".join(said))
+        said = (done.stderr or done.stdout).strip().splitlines()
+        telling = [line for line in said if "error" in line.lower() and not line.strip().startswith("note:")]
+        raise UserError(f"`{' '.join(command)}` failed:", "\n    ".join((telling or said)[-3:]))

@@ -18,10 +18,15 @@ def test_a_maze_is_played_from_lines_of_text(cli):
     assert shown.out.count("reward ") == len(actions)
 
 
+def test_what_the_picture_shows_is_not_told_again(cli):
+    shown = cli("play", "sqlgym", stdin="")
+    assert shown.out.count("Question:") == 1
+
+
 def test_the_end_of_the_input_ends_the_game(cli):
     shown = cli("play", "maze", stdin="fly\n")
     assert shown.code == 0, shown.err
-    assert "reward -0.05" in shown.out
+    assert "reward -0.05; not one of up, down, left, right\n" in shown.out
     assert shown.out.endswith("stopped, return -0.05\n")
 
 

@@ -11,7 +11,10 @@ class Engine:
         self._put = put
         self._entity_infos = {name: SimpleNamespace(name=name) for name in ("mug_bar_1", "desk_bar_1", "shelf_bar_1")}
         self._pddl_state = SimpleNamespace(replan=lambda infos: ["go to desk 1", "take mug 1 from desk 1"])
-        self.closed = False
+        self.loaded: list[str] = []
+
+    def load(self, path: str) -> None:
+        self.loaded.append(path)
 
     def reset(self) -> dict:
         self._holding = False
@@ -30,7 +33,7 @@ class Engine:
         return self._state(told, won), int(won), won
 
     def close(self) -> None:
-        self.closed = True
+        pass
 
     def _commands(self) -> list[str]:
         return ["go to desk 1", "look", self._put if self._holding else "take mug 1 from desk 1"]
@@ -39,8 +42,14 @@ class Engine:
         return {"feedback": told, "won": won, "admissible_commands": self._commands()}
 
 
-def textworld_with(put: str) -> ModuleType:
-    module = ModuleType("textworld")
-    module.EnvInfos = lambda **asked: asked
-    module.start = lambda path, asked: Engine(put)
-    return module
+def textworld_with(put: str, engines: list[Engine]) -> dict[str, ModuleType]:
+    """The modules by name; every engine that is made goes into `engines`."""
+
+    def make(asked: dict) -> Engine:
+        engines.append(Engine(put))
+        return engines[-1]
+
+    textworld, envs = ModuleType("textworld"), ModuleType("textworld.envs")
+    textworld.EnvInfos = lambda **asked: asked
+    envs.PddlEnv = make
+    return {module.__name__: module for module in (textworld, envs)}

@@ -349,12 +349,14 @@ def games_dir(tmp_path):
         ("train", "pick_and_place_simple-Mug-None-Desk-308", "trial_T2", True),
         ("train", "pick_and_place_simple-Mug-None-Desk-308", "trial_T1", True),
         ("train", "pick_heat_then_place_in_recep-Egg-None-Fridge-1", "trial_T3", False),
+        ("train", "pick_heat_then_place_in_recep-Egg-None-Fridge-1", "trial_T6", None),
         ("valid_seen", "look_at_obj_in_light-Pen-None-DeskLamp-301", "trial_T4", True),
         ("valid_train", "pick_two_obj_and_place-Pen-None-Desk-302", "trial_T5", True),
     ):
         place = tmp_path / folder / task / trial
         place.mkdir(parents=True)
-        (place / "game.tw-pddl").write_text(json.dumps({"solvable": solvable}))
+        parts = {"pddl_domain": "", "grammar": "", "pddl_problem": ""}
+        (place / "game.tw-pddl").write_text(json.dumps(parts if solvable is None else {**parts, "solvable": solvable}))
     return tmp_path
 
 
@@ -365,6 +367,19 @@ def test_published_games_are_named_by_their_paths_in_alfworlds_own_splits(games_
     with pytest.raises(UserError, match="valid_unseen"):
         list(game_ids(games_dir, "test"))
     assert list(game_ids(games_dir, "train", ["pick_two_obj_and_place"])) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [('{"solvable": tr', "is not JSON"), ("[]", "no JSON object"), ('{"solvable": true}', "no pddl_domain")],
+)
+def test_a_broken_game_is_told_by_its_file(games_dir, monkeypatch, content, told):
+    for name, module in textworld_with("put mug 1 in/on shelf 1", []).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    item_id = "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1"
+    (games_dir / item_id / "game.tw-pddl").write_text(content)
+    with pytest.raises(UserError, match=rf"trial_T1.game\.tw-pddl .*{told}"):
+        AlfWorld(games_dir=str(games_dir)).reset(Task("alfworld", item_id))
 
 
 @pytest.mark.parametrize("item_id", ["train/nothing/here", "../secret", "alfworld_2"])
@@ -402,7 +417,9 @@ def test_things_of_published_games_get_alfworlds_names():
 @pytest.mark.parametrize("put", ["put mug 1 in/on shelf 1", "move mug 1 to shelf 1"])
 @pytest.mark.parametrize("said", ["put mug 1 in/on shelf 1", "Move mug 1 to shelf 1"])
 def test_a_published_game_is_played_in_either_wording_whichever_its_file_has(games_dir, monkeypatch, put, said):
-    monkeypatch.setitem(sys.modules, "textworld", textworld_with(put))
+    engines = []
+    for name, module in textworld_with(put, engines).items():
+        monkeypatch.setitem(sys.modules, name, module)
     world = AlfWorld(games_dir=str(games_dir))
     seen = world.reset(Task("alfworld", "train/pick_and_place_simple-Mug-None-Desk-308/trial_T1")).text
     assert seen == "You see desk 1, mug 1, shelf 1.\nYour task is to: put a mug in shelf."
@@ -416,6 +433,11 @@ def test_a_published_game_is_played_in_either_wording_whichever_its_file_has(gam
     result = world.step(said)
     assert (result.reward, result.success, result.terminated) == (1.0, True, True)
     assert world.state_key() is None
+    world.reset(Task("alfworld", "train/pick_and_place_simple-Mug-None-Desk-308/trial_T2"))
+    assert not world.step("look").done
+    (engine,) = engines
+    assert [path.split("/")[-2] for path in engine.loaded] == ["trial_T1", "trial_T2"]
+    world.close()
     world.close()
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.registry import make_environment
 from openmanus_rl.errors import UserError
 
@@ -27,6 +28,30 @@ def bird_without_sql(place):
     return "sqlgym", {"bird_dir": str(place)}, r"entry 1 of .*dev\.json lacks 'SQL'"
 
 
+def bird_of_another_shape(place):
+    (place / "train").mkdir()
+    (place / "train" / "train.json").write_text("null")
+    return "sqlgym", {"bird_dir": str(place)}, r"train\.json holds no JSON list"
+
+
+def products_of_another_shape(place):
+    for name in ("items_ins_v2", "items_shuffle"):
+        (place / f"{name}.json").write_text("{}")
+    return "webshop", {"data_dir": str(place)}, r"items_shuffle\.json holds no JSON list"
+
+
+def reviews(place):
+    for name, content in (("items_ins_v2", "{}"), ("items_shuffle", "[]"), ("reviews", "[{}]")):
+        (place / f"{name}.json").write_text(content)
+    return "webshop", {"data_dir": str(place)}, r"entry 1 of .*reviews\.json lacks 'asin'"
+
+
+def recipe(place):
+    told = {"type": "crafting_shapeless", "ingredients": [[]], "result": {"item": "stick"}}
+    (place / "stick.json").write_text(json.dumps(told))
+    return "textcraft", {"recipes_dir": str(place)}, r"stick\.json is not a recipe"
+
+
 def words(place):
     (place / "words.txt").write_bytes(b"crane\nf\xfcnf\n")
     return "wordle", {"word_list": str(place / "words.txt")}, r"line 2 of .*words\.txt is not UTF-8"
@@ -39,6 +64,13 @@ def corpus(place):
     return "searchqa", files, r"line 2 of .*corpus\.jsonl is not UTF-8"
 
 
+def empty_corpus(place):
+    for name in ("corpus", "questions"):
+        (place / f"{name}.jsonl").write_text("")
+    files = {f"{name}_file": str(place / f"{name}.jsonl") for name in ("corpus", "questions")}
+    return "searchqa", files, r"corpus\.jsonl is empty"
+
+
 def mappings(place):
     return "alfworld", {"games_dir": str(place), "mappings": str(place / "none.json")}, r"no file at .*none\.json"
 
@@ -47,8 +79,35 @@ def gym_arguments(place):
     return "gym", {"id": "FrozenLake-v1", "make": {"colour": "red"}}, "colour.*env.options.make"
 
 
-@pytest.mark.parametrize("case", [webshop, bird, bird_without_sql, words, corpus, mappings, gym_arguments])
+CASES = [
+    webshop,
+    products_of_another_shape,
+    reviews,
+    bird,
+    bird_without_sql,
+    bird_of_another_shape,
+    recipe,
+    words,
+    corpus,
+    empty_corpus,
+    mappings,
+    gym_arguments,
+]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_a_bad_file_or_argument_is_a_users_mistake_told_by_its_place(tmp_path, case):
     name, options, told = case(tmp_path)
     with pytest.raises(UserError, match=f"(?s){told}"):
         make_environment(name, **options)
+
+
+def test_a_database_that_is_none_is_told_when_its_question_is_asked(tmp_path):
+    asked = [{"db_id": "pets", "question": "How many?", "SQL": "SELECT 1"}]
+    databases = tmp_path / "dev" / "dev_databases" / "pets"
+    databases.mkdir(parents=True)
+    (tmp_path / "dev" / "dev.json").write_text(json.dumps(asked))
+    (databases / "pets.sqlite").write_text("no database at all")
+    world = make_environment("sqlgym", bird_dir=str(tmp_path))
+    with pytest.raises(UserError, match=r"pets\.sqlite cannot be read"):
+        world.reset(Task("sqlgym", "sqlgym_0"))

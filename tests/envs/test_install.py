@@ -31,6 +31,9 @@ WORLD = """
         def render(self):
             print("chatter that is no answer")
             return importlib.import_module("a_tiny_package_of_ours").GREETING
+
+        def difficulty(self):
+            raise importlib.import_module("a_tiny_package_of_ours").Trouble("the planner gave up")
 """
 
 
@@ -40,7 +43,9 @@ def faraway(tmp_path_factory):
     place = tmp_path_factory.mktemp("faraway")
     wheel = place / "a_tiny_package_of_ours-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("a_tiny_package_of_ours.py", "GREETING = 'hello from over there'\n")
+        archive.writestr(
+            "a_tiny_package_of_ours.py", "GREETING = 'hello from over there'\nclass Trouble(Exception): pass\n"
+        )
         about = "a_tiny_package_of_ours-1.0.dist-info"
         archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: a-tiny-package-of-ours\nVersion: 1.0\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
@@ -131,6 +136,12 @@ def test_a_mistake_over_there_is_the_users_mistake_here(faraway, played):
         distant_world(world, spec, python_for(world), {"size": 1})
 
 
+def test_an_error_of_a_package_that_is_only_over_there_is_told_here_and_play_goes_on(played):
+    with pytest.raises(RuntimeError, match="Trouble: the planner gave up"):
+        played.difficulty()
+    assert played.reset(Task("faraway", "faraway_7")) == Maze(size=3).reset(Task("maze", "maze_7"))
+
+
 def test_closing_ends_the_other_process_and_twice_is_fine(faraway):
     world, spec = faraway
     distant = distant_world(world, spec, python_for(world), {})
@@ -153,6 +164,9 @@ def test_a_failed_installation_tells_why_and_is_not_used(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"missing\.whl"):
         install(world, lambda _: None, serving=())
     assert python_for(world) == sys.executable
+    world.compilers = ("no-such-compiler", "sh")
+    with pytest.raises(UserError, match="here is no no-such-compiler.\n.*apt-get install -y no-such-compiler$"):
+        install(world, lambda _: None, serving=())
 
 
 def test_what_serving_needs_is_pinned_to_what_is_installed_here():

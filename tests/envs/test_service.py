@@ -325,6 +325,24 @@ def test_the_expert_is_asked_without_acting(counter):
     assert step(session, "up", 1).content["info"] == {"acted": 1}
 
 
+class Ponderer(Counter):
+    """Its expert thinks for a while, and says so where the option tells it to."""
+
+    def __init__(self, candid: bool = False) -> None:
+        super().__init__()
+        vars(self)["expert_seconds"] = 60.0 if candid else None
+
+    def expert_action(self) -> str:
+        time.sleep(0.4)
+        return "up"
+
+
+@pytest.mark.parametrize(("candid", "status"), [(True, 200), (False, 504)])
+def test_an_expert_has_the_time_that_the_world_states_with_its_options(candid, status):
+    with live_service(Ponderer, {"candid": candid}, Limits(step_seconds=0.1)) as url:
+        assert call("GET", f"{start(url)}/expert_action").status == status
+
+
 def test_the_service_describes_its_world(counter):
     assert call("GET", f"{counter}/v1/env").content == {
         "name": "counter",
@@ -334,6 +352,7 @@ def test_the_service_describes_its_world(counter):
         "score_range": [0.0, 100.0],
         "sessions_at_once": None,
         "expert_seconds": None,
+        "isolation": "thread",
         "instructions": "Count to 3. Actions: up.",
     }
     assert call("GET", f"{counter}/health").content["status"] == "ok"

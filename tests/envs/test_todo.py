@@ -100,6 +100,23 @@ def test_numbers_and_truths_may_come_as_text_and_names_as_numbers():
     assert service.state == {"number": 3}
 
 
+class Rows(ToolService):
+    """A service whose tool takes a list, as a sheet's do."""
+
+    @tool("add a row")
+    def add_row(self, values: list[str]) -> list[str]:
+        self.state["row"] = values
+        return values
+
+
+def test_a_tool_may_take_a_list():
+    service = Rows({})
+    assert tools_of(Rows)["add_row"].describe() == "add_row(values: list): add a row"
+    assert call_tool(service, "add_row", {"values": ["a", "b"]}) == ["a", "b"]
+    with pytest.raises(ToolError, match="values must be list, not 'a'"):
+        call_tool(service, "add_row", {"values": "a"})
+
+
 def test_an_unknown_tool_is_refused_with_the_closest():
     with pytest.raises(ToolError, match="Did you mean add"):
         call_tool(Counter({}), "ad", {})

@@ -5,9 +5,9 @@ and trial beneath. A game's item id is its path there, so it names one game for 
 """
 
 import importlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,27 @@ from openmanus_rl.errors import UserError
 GAME = "game.tw-pddl"
 FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "valid_seen", "test": "valid_unseen"}
 
+PLAN_SECONDS = 600.0
+"""How long the engine's planner may take; where something is to be cleaned, heated or cooled, it often takes 20 s."""
+
+_PARTS = ("pddl_domain", "grammar", "pddl_problem")
+
 
 class PublishedGame:
     """One game file being played. Putting something down is understood in the words of ALFWorld 0.3 and 0.4 alike."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            textworld: Any = importlib.import_module("textworld")
-            asked = textworld.EnvInfos(feedback=True, won=True, admissible_commands=True)
-            self._engine = textworld.start(str(path), asked)
-        except ImportError as error:  # the engine's planner is found missing only when a game starts
-            raise UserError(
-                f"ALFWorld's game files need TextWorld and its planner, which are not installed here: {error}",
-                "Install them with: openmanus-rl env install alfworld",
-            ) from error
+    def __init__(self, engine: Any, path: Path) -> None:
+        """`engine` is a `new_engine`, or one whose last game is done with."""
+        written = read_json(path, "alfworld", "games_dir", dict)
+        for part in _PARTS:
+            if part not in written:
+                raise UserError(f"alfworld: {path} has no {part}.", "It is no whole game: fetch or generate it again.")
+        self._engine = engine
+        engine.load(str(path))
         self._name_things()
         self._state = self._engine.reset()
+        self._plan: list[str] = []
+        """What is left of the expert's plan, as long as it is followed."""
 
     def begin(self) -> str:
         """The room and the task, without the game's greeting."""
@@ -46,6 +51,7 @@ class PublishedGame:
         command = self._in_the_games_words(action)
         if command is None:
             return None
+        self._plan = self._plan[1:] if self._plan[:1] == [command] else []
         self._state, _, _ = self._engine.step(command)
         text: str = self._state["feedback"].strip()
         return text.partition(". ")[2] if text.startswith("You arrive at loc ") else text
@@ -58,12 +64,9 @@ class PublishedGame:
         return bool(self._state["won"])
 
     def expert_action(self) -> str | None:
-        """The first step of a plan by the engine, asked for only here since it takes long; None if there is none."""
-        plan = self._engine._pddl_state.replan(self._engine._entity_infos)
-        return str(plan[0]) if plan else None
-
-    def close(self) -> None:
-        self._engine.close()
+        """The next step of a plan by the engine, which is made only here since it takes long; None if there is none."""
+        self._plan = self._plan or list(self._engine._pddl_state.replan(self._engine._entity_infos) or ())
+        return self._plan[0] if self._plan else None
 
     def _name_things(self) -> None:
         """Give everything ALFWorld's plain name in place of its identifier."""
@@ -86,17 +89,35 @@ class PublishedGame:
         return next((form for form in forms if form in possible), command)
 
 
+def new_engine() -> Any:
+    """TextWorld's engine. It plays one game after the other; each has a copy of the planner that is never unloaded."""
+    try:
+        textworld, envs = (importlib.import_module(name) for name in ("textworld", "textworld.envs"))
+        return envs.PddlEnv(textworld.EnvInfos(feedback=True, won=True, admissible_commands=True))
+    except ImportError as error:  # of the planner, only when an engine is made
+        raise UserError(
+            f"ALFWorld's game files need TextWorld and its planner, which are not installed here: {error}",
+            "Install them with: openmanus-rl env install alfworld",
+        ) from error
+
+
+def import_engine() -> None:
+    """Import TextWorld if it is here; the first game tells if it is not."""
+    with suppress(ImportError):
+        importlib.import_module("textworld.envs")
+
+
 def game_ids(games_dir: Path, split: Split, task_types: Sequence[str] = TASK_TYPES) -> Iterator[str]:
     """The games of one of ALFWorld's own splits that are known to be solvable, in the order of their paths."""
     folder = games_dir / FOLDERS[split]
     if not folder.is_dir():
         raise UserError(
-            f"{games_dir} has no {FOLDERS[split]} with games.",
+            f"{games_dir} has no directory {FOLDERS[split]} with games.",
             "env.options.games_dir is the directory that holds train, valid_seen and valid_unseen (json_2.1.1).",
         )
     for path in sorted(folder.rglob(GAME)):
         name = path.parent.relative_to(games_dir).as_posix()
-        if task_type_of(name) in task_types and json.loads(path.read_text(encoding="utf-8")).get("solvable", True):
+        if task_type_of(name) in task_types and read_json(path, "alfworld", "games_dir", dict).get("solvable"):
             yield name
 
 
@@ -116,7 +137,7 @@ def numbered_games(mappings: Iterable[Path]) -> list[str]:
     games = []
     for index, path in enumerate(mappings):
         folder = "train" if index == 0 else "valid_train"
-        for place, record in enumerate(read_json(path, "alfworld", "mappings"), 1):
+        for place, record in enumerate(read_json(path, "alfworld", "mappings", list), 1):
             try:
                 games.append(f"{folder}/{record['task_type']}/{record['task_id']}")
             except (KeyError, TypeError) as error:

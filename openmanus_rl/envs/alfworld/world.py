@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from openmanus_rl.envs.alfworld.game_files import (
+    PLAN_SECONDS,
     PublishedGame,
     game_ids,
     game_path,
+    import_engine,
+    new_engine,
     numbered_games,
 )
 from openmanus_rl.envs.alfworld.generate import TASK_TYPES, make_game
@@ -58,6 +61,7 @@ class AlfWorld(Environment):
     success_rule: ClassVar[str] = "the task is done within max_steps turns"
     score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     requirements: ClassVar[tuple[str, ...]] = ("textworld",)
+    compilers: ClassVar[tuple[str, ...]] = ("cmake", "g++")
 
     def __init__(
         self,
@@ -81,17 +85,26 @@ class AlfWorld(Environment):
             if not Path(path).is_file():
                 raise UserError(f"alfworld: there is no file at {path}", "Look at env.options.mappings.")
         vars(self)["grammar"] = GRAMMARS[wording]
+        vars(self)["expert_seconds"] = PLAN_SECONDS if games_dir else None
+        vars(self)["isolation"] = "process" if games_dir else "thread"  # TextWorld plays one game at a time
         self.task_types = listed_names(task_types) or TASK_TYPES
         self.max_steps = max_steps
         self.wording = wording
         self.list_actions = list_actions
         self.games_dir = Path(games_dir) if games_dir else None
         self.mappings = listed_names(mappings)
+        self._engine: Any = None
         self._present: _Episode | None = None
 
     def instructions(self) -> str:
         shown = self.grammar.describe()
         return f"Do the household task. Carry one thing at a time. Actions, for example: {shown}."
+
+    @classmethod
+    def warm_up(cls, games_dir: str | None = None, **options: Any) -> None:
+        """Import the engine of published games."""
+        if games_dir:
+            import_engine()
 
     @classmethod
     def item_ids(cls, split: Split, **options: Any) -> Iterator[str]:
@@ -175,7 +188,6 @@ class AlfWorld(Environment):
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         house = self._house(snapshot["item_id"])
         house.become(snapshot)
-        self.close()
         self._present = _Episode(snapshot["item_id"], house, snapshot["turns"], snapshot["over"])
 
     def render(self) -> str:
@@ -189,9 +201,9 @@ class AlfWorld(Environment):
         )
 
     def close(self) -> None:
-        if self._present is not None and isinstance(self._present.game, PublishedGame):
-            self._present.game.close()
-        self._present = None
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = self._present = None
 
     @property
     def _episode(self) -> _Episode:
@@ -200,9 +212,14 @@ class AlfWorld(Environment):
         return self._present
 
     def _begin(self, item_id: str) -> None:
-        game = PublishedGame(game_path(self.games_dir, item_id)) if self.games_dir else self._house(item_id)
-        self.close()
+        game = self._published(self.games_dir, item_id) if self.games_dir else self._house(item_id)
         self._present = _Episode(item_id, game)
+
+    def _published(self, games_dir: Path, item_id: str) -> PublishedGame:
+        path = game_path(games_dir, item_id)
+        self._present = None  # the engine leaves its game for the new one
+        self._engine = self._engine or new_engine()
+        return PublishedGame(self._engine, path)
 
     def _house(self, item_id: str) -> Household:
         return Household(make_game(item_number(self.name, item_id)), self.wording)

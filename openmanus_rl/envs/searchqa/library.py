@@ -7,6 +7,7 @@ from openmanus_rl.envs.bm25 import Bm25Index
 from openmanus_rl.envs.searchqa.encyclopedia import Document, encyclopedia
 from openmanus_rl.envs.searchqa.files import read_documents, read_questions
 from openmanus_rl.envs.searchqa.questions import Question, own_questions
+from openmanus_rl.errors import UserError
 
 
 class Library:
@@ -30,4 +31,8 @@ def own_library() -> Library:
 
 @lru_cache(maxsize=2)
 def library_from_files(corpus_file: str, questions_file: str) -> Library:
-    return Library(read_documents(corpus_file), read_questions(questions_file))
+    documents, questions = read_documents(corpus_file), read_questions(questions_file)
+    for found, path in ((documents, corpus_file), (questions, questions_file)):
+        if not found:
+            raise UserError(f"searchqa: {path} is empty", "It is to have a JSON object a line.")
+    return Library(documents, questions)

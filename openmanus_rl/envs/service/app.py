@@ -42,7 +42,8 @@ def build_app(
     """
     options = options or {}
     description = describe_world(world, options)
-    sessions = Sessions(world, options, limits or Limits(), source=spec, inline=inline)
+    isolation = description["isolation"]
+    sessions = Sessions(world, options, limits or Limits(), source=spec, isolation=isolation, inline=inline)
     native = NativeRoutes(sessions, description, spec or world.name)
 
     async def greet(_: Request) -> Response:
@@ -94,6 +95,7 @@ def describe_world(world: type[Environment], options: Mapping[str, Any]) -> dict
         "score_range": list(sample.score_range),
         "sessions_at_once": sample.sessions_at_once,
         "expert_seconds": sample.expert_seconds,
+        "isolation": sample.isolation,
         "instructions": instructions,
     }
 

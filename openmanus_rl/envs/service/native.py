@@ -125,7 +125,7 @@ class NativeRoutes:
         async with self._sessions.using(_session_id(request)) as session:
             if session.progress.done:
                 return json_response({"action": None})
-            seconds = self._sessions.world.expert_seconds
+            seconds = self._description["expert_seconds"]
             return json_response({"action": await session.ask(methodcaller("expert_action"), seconds)})
 
     async def snapshot(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from operator import methodcaller
 from types import TracebackType
 from typing import Any, TypeVar
 
-from openmanus_rl.envs.base import Environment, EpisodeOver, NoRoom, Observation, StepResult, Task
+from openmanus_rl.envs.base import Environment, EpisodeOver, Isolation, NoRoom, Observation, StepResult, Task
 from openmanus_rl.envs.options import default_options, refused_options, session_options
 from openmanus_rl.envs.service.metrics import Ending, Latency, Metrics
 from openmanus_rl.envs.service.problems import Problem, busy, out_of_order
@@ -207,13 +207,16 @@ class Sessions:
         limits: Limits,
         *,
         source: str | None = None,
+        isolation: Isolation | None = None,
         inline: bool = False,
     ) -> None:
-        """`source` is by what another process finds the world; `inline` allows quick steps on the event loop."""
+        """`source` is by what another process finds the world; `isolation` is where it runs with these options, if not
+        where its class says; `inline` allows quick steps on the event loop."""
         self.world = world
         self.limits = limits
         self.metrics = Metrics()
         self._options = dict(options)
+        self._isolation = isolation or world.isolation
         self._inline = inline
         self._nursery = Nursery(source or f"{world.__module__}:{world.__qualname__}", options)
         self._sessions: dict[int, Session] = {}
@@ -332,9 +335,9 @@ class Sessions:
             self._held_up.append(session.runner)
 
     def _runner(self) -> Runner:
-        if self.world.isolation == "process":
+        if self._isolation == "process":
             return WorldProcess(self._nursery)
-        if self.world.isolation == "inline" and self._inline:
+        if self._isolation == "inline" and self._inline:
             return InlineWorld(self._pace)
         return WorldThread()
 

@@ -33,7 +33,7 @@ def _part(root: Path, part: str) -> list[Question]:
         return []
     databases = root / part / f"{part}_databases"
     questions = []
-    for place, entry in enumerate(read_json(listed, "sqlgym", "bird_dir"), 1):
+    for place, entry in enumerate(read_json(listed, "sqlgym", "bird_dir", list), 1):
         try:
             questions.append(_question(databases, part, entry))
         except (KeyError, TypeError, AttributeError) as error:

@@ -13,6 +13,8 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
+from openmanus_rl.errors import UserError
+
 Row = tuple[Any, ...]
 
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -98,7 +100,10 @@ def definitions(source: bytes | Path) -> dict[str, str]:
     """Each table's name and the statement that made it."""
     listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
     with closing(_open(source)) as connection:
-        return dict(connection.execute(listed).fetchall())
+        try:
+            return dict(connection.execute(listed).fetchall())
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"sqlgym: {source!s} cannot be read: {error}.", "Is the file whole?") from error
 
 
 def _open(source: bytes | Path) -> sqlite3.Connection:

@@ -85,7 +85,7 @@ def _read(path: Path) -> _Read | None:
             return None
         result = told["result"] if isinstance(told["result"], dict) else {"item": told["result"]}
         item, count = _name(result.get("item") or result["id"]), int(result.get("count") or 1)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"textcraft: {path} is not a recipe of Minecraft: {error!r}") from error
     counts: Counter[str] = Counter()
     for (name, _), number in parts:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from openmanus_rl.errors import did_you_mean
 
@@ -70,7 +70,7 @@ def call_tool(service: object, name: str, arguments: Mapping[str, Any]) -> Any:
     return getattr(service, name)(**checked)
 
 
-_TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "list"}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -80,6 +80,8 @@ def _as_type(parameter: str, value: Any, kind: Any) -> Any:
         plain = list if isinstance(value, list) else type(value)
         if plain in (list, str, int, float):
             return value
+    elif (get_origin(kind) or kind) is list and isinstance(value, list):
+        return value
     elif kind is bool and (isinstance(value, bool) or str(value).lower() in _TRUTH):
         return _TRUTH[str(value).lower()]
     elif kind is str and isinstance(value, str | int) and not isinstance(value, bool):
@@ -96,5 +98,5 @@ def _as_type(parameter: str, value: Any, kind: Any) -> Any:
 
 def _type_name(kind: Any) -> str:
     if isinstance(kind, UnionType):
-        return " or ".join(_TYPE_NAMES.get(one, "list") for one in get_args(kind))
-    return _TYPE_NAMES[kind]
+        return " or ".join(map(_type_name, get_args(kind)))
+    return _TYPE_NAMES[get_origin(kind) or kind]

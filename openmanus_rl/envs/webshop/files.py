@@ -21,11 +21,11 @@ _UNPRICED = 100.0
 
 def read_products(directory: Path, count: int, human_instructions: bool) -> list[Product]:
     """The first `count` products of the file that have a proper asin, each once, with what buyers ask of them."""
-    attributes = _read(directory, "items_ins_v2")
-    people = _read(directory, "items_human_ins") if human_instructions else {}
-    reviews = {entry["asin"]: entry for entry in _read(directory, "reviews", optional=True)}
+    attributes = _read(directory, "items_ins_v2", dict)
+    people = _read(directory, "items_human_ins", dict) if human_instructions else {}
+    reviews = _reviews(directory)
     products: dict[str, Product] = {}
-    for place, entry in enumerate(_read(directory, "items_shuffle")[:count], 1):
+    for place, entry in enumerate(_read(directory, "items_shuffle", list)[:count], 1):
         try:
             asin = entry["asin"]
             if asin == "nan" or len(asin) > 10 or asin in products:
@@ -65,12 +65,22 @@ def _product(
     )
 
 
-def _read(directory: Path, name: str, optional: bool = False) -> Any:
+def _reviews(directory: Path) -> dict[str, Mapping[str, Any]]:
+    """What was said of each product, where the file is there."""
+    path = directory / "reviews.json"
+    reviews = {}
+    for place, entry in enumerate(read_json(path, "webshop", "data_dir", list) if path.is_file() else (), 1):
+        try:
+            reviews[entry["asin"]] = entry
+        except (KeyError, TypeError) as error:
+            raise lacking(path, "webshop", "data_dir", place, error) from error
+    return reviews
+
+
+def _read(directory: Path, name: str, kind: type[list[Any]] | type[dict[str, Any]]) -> Any:
     for path in (directory / f"{name}.json", directory / f"{name}_1000.json"):
         if path.is_file():
-            return read_json(path, "webshop", "data_dir")
-    if optional:
-        return []
+            return read_json(path, "webshop", "data_dir", kind)
     raise UserError(
         f"webshop: there is no {name}.json in {directory}",
         "env.options.data_dir is the directory with WebShop's product files.",
