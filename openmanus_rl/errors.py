@@ -1,8 +1,10 @@
-"""The one exception that is shown to a user without a stack trace."""
+"""The one exception that is shown to a user without a stack trace, and what its text is made of."""
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 class UserError(Exception):
@@ -23,6 +25,26 @@ def raised_at(error: BaseException, file: str = "") -> str:
     frames = traceback.extract_tb(error.__traceback__)
     frame = ([frame for frame in frames if frame.filename == file] or frames)[-1]
     return f"In {frame.name}, {frame.filename}:{frame.lineno}."
+
+
+def is_own(function: Callable[..., Any]) -> bool:
+    """Whether a function is a user's and not one of ours."""
+    return not getattr(function, "__module__", "").startswith("openmanus_rl.")
+
+
+@contextmanager
+def blamed_on(what: str, function: Callable[..., Any]) -> Iterator[None]:
+    """An error in a user's own `function` becomes one that names `what` and the line; ours keep their trace."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if not is_own(function):
+            raise
+        code = getattr(function, "__code__", None)
+        where = raised_at(error, code.co_filename if code else "")
+        raise UserError(f"{what} raised {type(error).__name__}: {error}", where) from error
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -1,4 +1,7 @@
-"""On disk, all or nothing: write aside, flush, rename. A kill at any moment leaves what was there before."""
+"""On disk, all or nothing: write aside, flush, rename. A kill at any moment leaves what was there before.
+
+A directory that was being replaced may then stand beside its place; `remove_unfinished` puts it back.
+"""
 
 import json
 import os
@@ -9,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_ASIDE = ".writing"
+_ASIDE, _REPLACED = ".writing", ".replaced"
 
 
 @contextmanager
@@ -46,6 +49,12 @@ def write_json(path: Path, value: Any) -> None:
 
 def remove_unfinished(directory: Path) -> None:
     """Remove what a kill left of files and directories that were being written aside, below `directory`."""
+    for path in list(directory.rglob(f".*{_REPLACED}")):
+        target = path.with_name(path.name[1:].rsplit(".", 2)[0])
+        if target.exists():
+            _remove(path)
+        else:
+            os.replace(path, target)
     for path in list(directory.rglob(f".*{_ASIDE}")):
         _remove(path)
 
@@ -61,7 +70,7 @@ def drop_cut_off_line(path: Path) -> None:
 
 def _replace_directory(aside: Path, target: Path) -> None:
     """A directory cannot be renamed onto a full one, so the old one steps aside first."""
-    old = aside.with_suffix(".old")
+    old = aside.with_suffix(_REPLACED)
     os.replace(target, old)
     os.replace(aside, target)
     shutil.rmtree(old)

@@ -72,8 +72,9 @@ def load_object(spec: str, kind: str) -> Any:
             f"In {where.filename}:{where.lineno}." if not isinstance(error, ImportError | FileNotFoundError) else "",
         ) from error
     if not hasattr(module, attribute):
+        public = [name for name in vars(module) if not name.startswith("_")]
         raise UserError(
-            f"{module_name} has no {attribute!r}. {did_you_mean(attribute, vars(module))}",
+            f"{module_name} has no {attribute!r}. {did_you_mean(attribute, public)}",
             f"The {kind} was given as {spec!r}.",
         )
     return getattr(module, attribute)

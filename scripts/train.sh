@@ -26,7 +26,8 @@ $credit.
 The first call makes .venv and installs the pinned packages (Python 3.11 or newer is all it needs).
 
 Flags:
-  --env_name NAME          the environment: maze (default), textcraft, wordle, or your own as module:Class
+  --env_name NAME          the environment: maze (default), wordle, textcraft, any other of the README, or your own
+                           as module:Class
   --num_servers N          how many environment servers to start
   --base_port PORT         port of the first server; a taken port is an error if you asked for it
   --data_dir DIR           where the task files (parquet) are or will be made; default data (NAME/train.parquet in it)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from openmanus_rl.files import written_aside
+from openmanus_rl.files import remove_unfinished, written_aside
 
 KILLED_WRITE = """
 import os, signal, sys
@@ -14,6 +14,22 @@ from openmanus_rl.files import written_aside
 with written_aside(Path(sys.argv[1])) as aside:
     aside.write_text("new")
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+KILLED_REPLACEMENT = """
+import os, signal, sys
+from pathlib import Path
+from openmanus_rl.files import written_aside
+rename, renamed = os.replace, []
+def rename_and_die(source, target):
+    rename(source, target)
+    renamed.append(target)
+    if len(renamed) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = rename_and_die
+with written_aside(Path(sys.argv[1])) as aside:
+    aside.mkdir()
+    (aside / "new").touch()
 """
 
 
@@ -61,3 +77,15 @@ def test_a_write_killed_in_the_middle_leaves_the_old_file(tmp_path):
     ended = subprocess.run([sys.executable, "-c", KILLED_WRITE, str(target)])
     assert ended.returncode == -signal.SIGKILL
     assert target.read_text() == "old"
+
+
+@pytest.mark.parametrize(("renames", "left"), [(1, "old"), (2, "new")])
+def test_a_directory_whose_replacement_was_killed_is_whole_again(tmp_path, renames, left):
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old").touch()
+    ended = subprocess.run([sys.executable, "-c", KILLED_REPLACEMENT, str(target), str(renames)])
+    assert ended.returncode == -signal.SIGKILL
+    remove_unfinished(tmp_path)
+    assert os.listdir(tmp_path) == ["model"]
+    assert os.listdir(target) == [left]

@@ -146,6 +146,8 @@ class Episode:
     segments: list[Segment] = field(default_factory=list)
     stop_reason: StopReason = StopReason.ABORTED
     success: bool = False
+    first_observation: str | None = None
+    """What the world showed before the first turn; None where it was not seen."""
     failure: str = ""
     """What broke, where `stop_reason` is a failure."""
     scores: dict[str, float] = field(default_factory=dict)

@@ -44,7 +44,9 @@ class Line:
         """Which of several ways this is: it decides the seeds. 0 is the way that would be played without a choice."""
         self.template = player.template_of(request.task.env)
         self.context: Context = make_context(player.config.context)
-        self.episode = Episode(request.task, request.group, request.sample, request.seed)
+        self.episode = Episode(
+            request.task, request.group, request.sample, request.seed, first_observation=handle.observation.text
+        )
         self.over = False
         self.state_key = handle.state_key
         self.first_observation = player.shorten(handle.observation.text)

@@ -162,7 +162,7 @@ class OpenManusAgent:
 
         A template may know more types, such as `search` and `answer`.
         """
-        parsed = [self.player.template.parse(str(prediction)) for prediction in predictions]
+        parsed = [self.player.template.read(str(prediction)) for prediction in predictions]
         contents = [answer.content if answer.content is not None else answer.action or "" for answer in parsed]
         return [answer.kind for answer in parsed], contents
 

@@ -12,6 +12,7 @@ from typing import Any
 from openmanus_rl.agent.episode import Episode, Segment, StopReason, Turn
 from openmanus_rl.agent.rewards import TokenRewards, turn_rewards
 from openmanus_rl.envs.base import Task
+from openmanus_rl.errors import UserError
 from openmanus_rl.files import write_text
 
 
@@ -72,8 +73,15 @@ def episode_line(episode: Episode, details: RecordDetails = RecordDetails()) -> 
 
 def read_episodes(path: Path) -> list[Episode]:
     """The episodes of a file, as they were played."""
-    with path.open(encoding="utf-8") as file:
-        return [episode_from_dict(json.loads(line)) for line in file]
+    with path.open("rb") as file:
+        return [_read(line, f"{path}, line {number}") for number, line in enumerate(file, 1)]
+
+
+def _read(line: bytes, where: str) -> Episode:
+    try:
+        return episode_from_dict(json.loads(line))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UserError(f"{where} is no episode: {error!r}.", "A run's are in its directory episodes/.") from error
 
 
 def episode_to_dict(episode: Episode, details: RecordDetails = RecordDetails()) -> dict[str, Any]:
@@ -92,6 +100,7 @@ def episode_to_dict(episode: Episode, details: RecordDetails = RecordDetails()) 
         "seed": episode.seed,
         "stop_reason": episode.stop_reason.value,
         "success": episode.success,
+        "first_observation": episode.first_observation,
         "return": episode.episode_return,
         "scores": episode.scores,
         "failure": episode.failure,
@@ -127,6 +136,7 @@ def episode_from_dict(record: Mapping[str, Any]) -> Episode:
         segments=segments,
         stop_reason=StopReason(record["stop_reason"]),
         success=record["success"],
+        first_observation=record.get("first_observation"),
         failure=record["failure"],
         scores=record["scores"],
         chosen=record["chosen"],

@@ -10,13 +10,15 @@ def replay_episode(episode: Episode, environment: Environment) -> list[str]:
     A turn without an action never reached the world, so it is passed over. After a first difference in what happens
     the rest is compared all the same: it shows how far the two go apart.
     """
-    environment.reset(episode.task)
     differences: list[str] = []
 
     def compare(turn: int, what: str, recorded: object, live: object) -> None:
         if recorded != live:
             differences.append(f"turn {turn}: {what}\n  recorded: {recorded!r}\n  live:     {live!r}")
 
+    first = environment.reset(episode.task).text
+    if episode.first_observation is not None:
+        compare(1, "what is seen before it", episode.first_observation, first)
     result = None
     for number, turn in enumerate(episode.turns, 1):
         if turn.state_key is not None:

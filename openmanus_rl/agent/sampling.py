@@ -59,7 +59,7 @@ def append(segment: Segment, completion: Completion, text: str, seconds: float) 
 
 def read(renderer: Renderer, template: ActionTemplate, turn: Turn) -> None:
     """Note what the template finds in the answer, and the tokens that it stands on."""
-    parsed = template.parse(turn.text)
+    parsed = template.read(turn.text)
     turn.action, turn.invalid_reason, turn.kind = parsed.action, parsed.invalid_reason, parsed.kind
     if parsed.span is not None:
         turn.action_span = renderer.token_span(turn.token_ids, turn.text, *parsed.span)

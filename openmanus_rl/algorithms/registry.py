@@ -15,9 +15,9 @@ from torch import Tensor
 
 from openmanus_rl.algorithms.credit import Advantages, CreditBatch
 from openmanus_rl.algorithms.losses import Aggregation, LossInputs, TokenLoss
-from openmanus_rl.algorithms.own import blamed_on, is_own, require_floats
+from openmanus_rl.algorithms.own import require_floats
 from openmanus_rl.config.base import Config
-from openmanus_rl.errors import UserError, did_you_mean
+from openmanus_rl.errors import UserError, blamed_on, did_you_mean, is_own
 from openmanus_rl.registry import Registry
 
 REQUIREMENTS = frozenset({"critic", "group", "greedy", "state_key"})

@@ -47,7 +47,7 @@ def build(
         count = number or usual[split]
         path = tasks_path(data_dir, name, split)
         tasks = build_tasks(name, split, count, chosen)
-        write_tasks(path, tasks, chosen)
+        write_tasks(path, tasks, chosen, asked=count)
         typer.echo(f"{path}: {len(tasks)} tasks")
 
 
@@ -65,7 +65,7 @@ def _agentgym_sizes(name: str) -> dict[Split, int]:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A parquet file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A parquet file.")],
     examples: Annotated[int, typer.Option(help="Rows to show.", min=0)] = 2,
 ) -> None:
     """What is in a parquet file."""

@@ -27,9 +27,12 @@ from openmanus_rl.envs.service.app import build_app
 from openmanus_rl.envs.service.serve import main as serve_main
 from openmanus_rl.envs.service.serve import run_app
 from openmanus_rl.envs.service.sessions import Limits
+from openmanus_rl.envs.service.wire import RefusePages
 
 FORMS_LISTED = 4
 """Forms of actions that the list shows of a world; `openmanus-rl play` shows all."""
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")]
 
 app = typer.Typer(help="Worlds: list them, install what one needs, serve, check or record one.", no_args_is_help=True)
 
@@ -57,7 +60,7 @@ def install_environment(name: WorldName) -> None:
 def serve(
     name: WorldName,
     host: Annotated[str, typer.Option(help="Other than loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    port: Port = 36001,
     options: WorldOptions = "{}",
     token: Annotated[
         str | None, typer.Option(envvar=TOKEN_VARIABLE, show_envvar=True, help="Requests must bear it.")
@@ -106,18 +109,21 @@ def check(
     colours = {"passed": "green", "failed": "red", "not checked": "yellow"}
     failed = False
     first = next(results)  # where nothing can be checked, the error comes here and no table before it
-    with Live(table, console=Console()):
+    console = Console()
+    with Live(table, console=console):
         for result in chain([first], results):
             failed |= result.status == "failed"
             table.add_row(result.name, Text(result.status, colours[result.status]), Text(result.detail))
+    if not console.is_terminal:  # there, a live table's last line is not ended
+        console.print()
     raise typer.Exit(1 if failed else 0)
 
 
 @app.command()
 def record(
     target: Annotated[str, typer.Argument(metavar="ENV|URL", help="A world to serve, or a server to stand before.")],
-    cassette: Annotated[Path, typer.Argument(help="The file that the traffic goes to.")],
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    cassette: Annotated[Path, typer.Argument(metavar="FILE", help="The file that the traffic goes to.")],
+    port: Port = 36001,
     options: WorldOptions = "{}",
 ) -> None:
     """Serve on loopback until Ctrl-C and write all traffic to a file: that of a run whose env.urls has this address."""
@@ -131,14 +137,15 @@ def record(
             servers = launch_servers(target, options=read_options(options), log_dir=Path(logs))
             served = forwarding_app(until_ctrl_c.enter_context(servers).urls[0])
         listener = listen("127.0.0.1", port, "--port")
+        recorder = Recorder(served, cassette)
         typer.echo(f"{target} is recorded at {url_of(listener)}, to {cassette}")
-        _until_ctrl_c(Recorder(served, cassette), listener)
+        _until_ctrl_c(recorder, listener)
 
 
 @app.command()
 def replay(
-    cassette: Annotated[Path, typer.Argument(help="A file made by `env record`.")],
-    port: Annotated[int, typer.Option(help="0 takes any free port.")] = 36001,
+    cassette: Annotated[Path, typer.Argument(metavar="FILE", help="A file made by `env record`.")],
+    port: Port = 36001,
 ) -> None:
     """Play a cassette back until Ctrl-C, without its world; the exit code is 1 if a player deviated from it."""
     server = ReplayServer(read_cassette(cassette))
@@ -152,4 +159,4 @@ def replay(
 
 def _until_ctrl_c(served: ASGIApp, listener: socket.socket) -> None:
     with contextlib.suppress(KeyboardInterrupt):
-        run_app(served, listener)
+        run_app(RefusePages(served), listener)

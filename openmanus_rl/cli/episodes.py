@@ -26,7 +26,7 @@ Limit = Annotated[int, typer.Option("--n", min=1, help="How many to list, the ne
 @app.command()
 def show(
     run: Run,
-    episode: Annotated[str | None, typer.Argument(metavar="[EPISODE]", help="e.g. train_step_000012:3.")] = None,
+    episode: Annotated[str | None, typer.Argument(metavar="EPISODE", help="e.g. train_step_000012:3.")] = None,
     kind: Kind = "",
     outcome: Outcome = "",
     step: Step = None,

@@ -16,7 +16,8 @@ from openmanus_rl.errors import UserError, did_you_mean
 
 def evaluate(
     model: Annotated[
-        str | None, typer.Argument(help="A run directory, one of its checkpoints, or a model directory.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="A run directory, one of its checkpoints, or a model directory."),
     ] = None,
     overrides: Overrides = None,
     policy: Annotated[str | None, typer.Option(help="random or expert, in place of a model.")] = None,

@@ -37,7 +37,7 @@ def sft(
     from openmanus_rl.trainer.checked_config import load_checked_config
     from openmanus_rl.trainer.sft_run import run_sft
 
-    run_sft(load_checked_config(preset, words), output)
+    run_sft(load_checked_config(preset, words, gives_credit=False), output)
 
 
 def evolve(
@@ -81,4 +81,4 @@ def _config(
     preset = choose_preset(config, "grpo", words)
     from openmanus_rl.trainer.checked_config import load_checked_config
 
-    return load_checked_config(preset, words)
+    return load_checked_config(preset, words, gives_credit=False)

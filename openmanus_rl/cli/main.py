@@ -43,15 +43,16 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _OF_TRAINING:
             raise
-        _fail(f"{error.name} is not installed.\n    It comes with: pip install 'openmanus-rl[train]'", MISTAKE)
+        hint = "In the repository: scripts/setup.sh train, or pip install -e '.[train]'"
+        _fail(f"{error.name} is not installed.\n    {hint}", MISTAKE)
     except SystemExit as end:
         if end.code == STOPPED:  # what typer makes of Ctrl-C
             _fail("stopped", STOPPED)
         raise
 
 
-_OF_MODELS = {"torch", "transformers", "tokenizers", "safetensors", "gguf", "peft"}
-_OF_TRAINING = _OF_MODELS | {"tensordict", "numpy", "pyarrow", "matplotlib", "math_verify", "sacrebleu"}
+_OF_TRAINING = {"torch", "transformers", "tokenizers", "safetensors", "gguf", "peft", "tensordict", "numpy", "pyarrow"}
+_OF_TRAINING |= {"tensorboard", "matplotlib", "ray", "psutil", "math_verify", "sacrebleu"}
 """What the package goes without where only worlds are served."""
 
 

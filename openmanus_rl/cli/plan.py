@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CONFIG] [KEY=VALUE]...", help="A preset (YAML) as with --config, and overrides of it."),
+    typer.Argument(metavar="CONFIG|KEY=VALUE", help="A preset (YAML) as with --config, and overrides of it."),
 ]
 
 
@@ -40,7 +40,7 @@ def plan(
     from openmanus_rl.trainer.checked_config import load_checked_config
     from openmanus_rl.trainer.plan import make_plan
 
-    made = make_plan(load_checked_config(preset, overrides), typer.echo)
+    made = make_plan(load_checked_config(preset, overrides, algorithm if config else None), typer.echo)
     for line in report(made):
         typer.echo(line)
     made.check()

@@ -112,7 +112,7 @@ def _sit_in(environment: Environment, task: Task, template_name: str, model: str
                 typer.echo(f"the expert would write:\n{template.render(action, environment.expert_thought())}")
             continue
         end = template.answer_end(answer)
-        parsed = template.parse(answer[:end])
+        parsed = template.read(answer[:end])
         if parsed.action is None:
             typer.echo(f"=> not readable: {parsed.invalid_reason}")
             prompts.append(template.complaint(parsed.invalid_reason or ""))

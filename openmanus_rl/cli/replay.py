@@ -46,6 +46,8 @@ def replay(
         for difference in differences:
             typer.echo(f"  {difference.replace(chr(10), chr(10) + '  ')}")
     typer.echo(f"{len(recorded) - different} of {len(recorded)} episodes are the same")
+    if different and given is None and _config_of_run(path) is None:
+        typer.echo("No run's config.yaml is beside them: give --options if the world was played with some.")
     raise typer.Exit(1 if different else 0)
 
 
@@ -59,10 +61,16 @@ def _split(text: str) -> tuple[Path, int | None]:
     return path, index
 
 
-def _options_of_run(path: Path, world: str) -> Mapping[str, Any]:
-    """What the run that wrote the episodes played the world with; nothing for a file elsewhere."""
+def _config_of_run(path: Path) -> Path | None:
+    """The config of the run that wrote the episodes; None for a file elsewhere."""
     config = path.resolve().parent.parent / "config.yaml"
-    if not config.is_file():
+    return config if config.is_file() else None
+
+
+def _options_of_run(path: Path, world: str) -> Mapping[str, Any]:
+    """What the run played the world with."""
+    config = _config_of_run(path)
+    if config is None:
         return {}
     stored = yaml.safe_load(config.read_text())
     several = [entry for entry in stored.get("envs", {}).values() if entry["name"] == world]

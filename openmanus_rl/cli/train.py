@@ -11,10 +11,12 @@ from openmanus_rl.cli.view import page_beside
 from openmanus_rl.config.effect import refuse_other_verbs
 from openmanus_rl.config.load import config_to_yaml, override_keys
 
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the config.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides of the config.")]
 Preset = Annotated[Path | None, typer.Option("--config", help="A preset (YAML). Default: the one in examples/.")]
 Algorithm = Annotated[str | None, typer.Option(help="grpo (the default) or ppo: which preset in examples/.")]
-EnvName = Annotated[str | None, typer.Option("--env_name", help="maze, wordle, textcraft, or your own module:Class.")]
+EnvName = Annotated[
+    str | None, typer.Option("--env_name", help="A name of `openmanus-rl env list`, or your own module:Class.")
+]
 NumServers = Annotated[int | None, typer.Option("--num_servers", help="Environment servers to start.")]
 BasePort = Annotated[int | None, typer.Option("--base_port", help="Port of the first server. Default: free ports.")]
 DataDir = Annotated[str | None, typer.Option("--data_dir", help="Where the task files are, or will be made.")]
@@ -50,7 +52,11 @@ def train(
     from openmanus_rl.trainer.checked_config import load_checked_config
     from openmanus_rl.trainer.continuation import stored_config
 
-    resolved = load_checked_config(preset, words) if preset else stored_config(Path(str(resumed)), words, algorithm)
+    resolved = (
+        load_checked_config(preset, words, algorithm if config else None)
+        if preset
+        else stored_config(Path(str(resumed)), words, algorithm)
+    )
     if print_config:
         typer.echo(config_to_yaml(resolved), nl=False)
         return

@@ -11,6 +11,9 @@ from typing import Annotated
 
 import typer
 
+PAGE_SECONDS = 10.0
+"""How long the page beside a run may take to end."""
+
 
 def view(
     runs: Annotated[Path, typer.Argument(metavar="RUN|RUNS", help="A run, or a directory of runs.")] = Path("runs"),
@@ -41,7 +44,13 @@ def page_beside(runs: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        page.communicate()
+        assert page.stdin is not None
+        page.stdin.close()
+        try:
+            page.wait(PAGE_SECONDS)
+        except subprocess.TimeoutExpired:
+            page.kill()
+            page.wait()
 
 
 def _call_at_end_of_stdin(stop: Callable[[], None]) -> None:

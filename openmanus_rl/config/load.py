@@ -33,6 +33,8 @@ def config_from_dict(tree: dict[str, Any]) -> RunConfig:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "model_type":
+            raise UserError(f"{key} is a section, not a value.", f"Set its keys: {key}.NAME=VALUE.") from error
         raise UserError(f"{key}={first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error
 
 
@@ -76,7 +78,7 @@ def given_keys(config: BaseModel, prefix: str = "") -> Iterator[str]:
 
 
 def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted keys on which two configs differ, with both values."""
+    """Dotted keys on which two configs differ, with both values as they stand in YAML."""
     for name in type(one).model_fields:
         first, second = getattr(one, name), getattr(other, name)
         if isinstance(first, BaseModel):
@@ -85,7 +87,7 @@ def differing_keys(one: BaseModel, other: BaseModel, prefix: str = "") -> Iterat
             for key in first:
                 yield from differing_keys(first[key], second[key], f"{prefix}{name}.{key}.")
         elif first != second:
-            yield f"{prefix}{name}", first, second
+            yield f"{prefix}{name}", *(config.model_dump(include={name})[name] for config in (one, other))
 
 
 def config_to_yaml(config: RunConfig) -> str:

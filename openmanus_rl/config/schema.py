@@ -341,6 +341,8 @@ class AlgorithmConfig(Config):
     """With reward_allocation=discounted: a turn's share of the score, relative to the turn after it."""
     reward_on_error: Literal["stop", "fail"] = "stop"
     """A score function that raises: the run stops and shows the episode, or the episode counts as failed."""
+    reward_timeout: float = Field(300.0, gt=0)
+    """Seconds that an episode's score may be waited for; then it could not be had, as if a function had raised."""
     reward_judge: JudgeConfig = JudgeConfig()
     reward_overlong_buffer: int = Field(0, ge=0)
     """The score falls over the last so many tokens below agent.max_episode_tokens (DAPO); 0: it does not."""

@@ -32,12 +32,13 @@ def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not path.is_file():
         raise UserError(f"there is no file {path}", _MADE_BY)
     if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield f"{path}, line {number}", _object(f"{path}, line {number}", _parse(path, line, number))
+                    where = f"{path}, line {number}"
+                    yield where, _object(where, _parse(path, line.rstrip(), number))
     elif path.suffix == ".json":
-        entries = _parse(path, path.read_text(encoding="utf-8"), 1)
+        entries = _parse(path, path.read_bytes(), 1)
         if not isinstance(entries, list):
             raise UserError(f"{path} is not a list of conversations.", "For one object a line, call it .jsonl.")
         for number, entry in enumerate(entries, start=1):
@@ -94,9 +95,12 @@ def _check_turns(where: str, messages: Sequence[Message]) -> None:
             )
 
 
-def _parse(path: Path, text: str, first_line: int) -> Any:
+def _parse(path: Path, content: bytes, first_line: int) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = first_line + content.count(b"\n", 0, error.start)
+        raise UserError(f"{path}, line {line} is not UTF-8.", "Save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise UserError(f"{path}, line {line}, column {error.colno} is not JSON: {error.msg}.") from error

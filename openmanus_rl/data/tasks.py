@@ -77,8 +77,10 @@ def effective_options(env_name: str, options: Mapping[str, Any]) -> dict[str, An
     return dict(bound.arguments)
 
 
-def write_tasks(path: Path, tasks: Sequence[Task], options: Mapping[str, Any] | None = None) -> None:
-    """Write tasks of one world, played with `options`, to a parquet file."""
+def write_tasks(
+    path: Path, tasks: Sequence[Task], options: Mapping[str, Any] | None = None, asked: int | None = None
+) -> None:
+    """Write tasks of one world, played with `options`, to a parquet file; `asked` is how many were wanted."""
     if not tasks:
         raise UserError(f"no tasks to write to {path}")
     worlds = {task.env for task in tasks}
@@ -91,6 +93,7 @@ def write_tasks(path: Path, tasks: Sequence[Task], options: Mapping[str, Any] | 
         "env": env_name,
         "options": effective_options(env_name, options or {}),
         "fingerprint": tasks_fingerprint(env_name, options),
+        "asked": len(tasks) if asked is None else asked,
         "version": __version__,
     }
     write_rows(path, [_row(task) for task in _alike(tasks)], _schema(tasks), described)
@@ -105,13 +108,19 @@ def read_tasks(path: Path, options: Mapping[str, Any] | None = None) -> list[Tas
 
 
 def is_built_for(path: Path, env_name: str, options: Mapping[str, Any], count: int) -> bool:
-    """Whether a file can serve: a user's own always, one of ours if its options are these and it has enough tasks."""
+    """Whether a file can serve: a user's own always, one of ours if its options are these and no task is missing.
+
+    None is missing that the world does not have: then fewer were written than asked for.
+    """
     if not path.exists():
         return False
     with open_parquet(path, "") as file:
         described = made_from(file)
         rows = file.metadata.num_rows
-    return not described or (described["fingerprint"] == tasks_fingerprint(env_name, options) and rows >= count)
+    if not described:
+        return True
+    has_enough = rows >= count or rows < described.get("asked", 0)
+    return has_enough and described["fingerprint"] == tasks_fingerprint(env_name, options)
 
 
 def _refuse_stale(path: Path, env_name: str, options: Mapping[str, Any]) -> None:

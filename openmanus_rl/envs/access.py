@@ -11,7 +11,13 @@ TOKEN_VARIABLE = "OPENMANUS_RL_ENV_TOKEN"
 
 
 def token_from_environment() -> str | None:
-    return os.environ.get(TOKEN_VARIABLE) or None
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    if token and not all("!" <= letter <= "~" for letter in token):
+        raise UserError(
+            f"{TOKEN_VARIABLE} cannot be sent as a token.",
+            "It may have ASCII letters, digits and signs: no space or newline.",
+        )
+    return token
 
 
 def require_safe_host(host: str, token: str | None) -> None:
@@ -35,6 +41,8 @@ def is_loopback(host: str) -> bool:
 
 def listen(host: str, port: int, option: str) -> socket.socket:
     """A listening socket; port 0 takes any free one. `option` is what the user would change if the port is taken."""
+    if not 0 <= port <= 65535:
+        raise UserError(f"{port} is no port: there are 0 to 65535.", f"Choose another with {option}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -44,7 +52,7 @@ def listen(host: str, port: int, option: str) -> socket.socket:
     try:
         listener.bind(address)
         listener.listen(2048)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise UserError(f"port {port} on {host} cannot be used: {error}.", f"Choose another with {option}.") from error
     return listener

@@ -78,7 +78,7 @@ class EndpointEngine(InferenceEngine):
             call.cancel()
             raise
         finally:
-            self._calls[session].discard(call)
+            self._calls.get(session, set()).discard(call)  # the session may have been released meanwhile
 
     async def score(self, ids: list[int], temperature: float = 1.0) -> list[float]:
         raise not_for_training()

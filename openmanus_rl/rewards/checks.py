@@ -37,6 +37,12 @@ def raised(error: Exception, where: str, episode: Episode) -> RewardError:
     return RewardError(f"{where} raised {type(error).__name__}: {error}", f"{raised_at(error)}\n{shown}")
 
 
+def too_late(where: str, seconds: float, episode: Episode) -> RewardError:
+    """What to raise for a score that did not come."""
+    hint = "Raise algorithm.reward_timeout, or look whether what the function asks still answers."
+    return RewardError(f"{where} was not there after {seconds:g} s.", f"{hint}\n{_shown(episode)}")
+
+
 def _number(value: Any, where: str, episode: Episode) -> float:
     if isinstance(value, Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
         value = value.item()

@@ -1,5 +1,6 @@
 """The reward manager: scores an episode once, notes the scores on it, and says which tokens they fell on."""
 
+import asyncio
 from dataclasses import replace
 
 from openmanus_rl.agent.episode import Episode, StopReason
@@ -8,6 +9,7 @@ from openmanus_rl.config.schema import AlgorithmConfig
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import llm_judge
 from openmanus_rl.rewards.allocation import allocate_rewards
+from openmanus_rl.rewards.checks import too_late
 from openmanus_rl.rewards.composer import parse_reward
 from openmanus_rl.rewards.llm_judge import LlmJudge
 from openmanus_rl.rewards.overlong import overlong_penalty
@@ -31,6 +33,7 @@ class RewardManager:
         self.allocation = config.reward_allocation
         self.discount = config.reward_discount
         self.on_error = config.reward_on_error
+        self.timeout = config.reward_timeout
         self.overlong_buffer = config.reward_overlong_buffer
         self.overlong_penalty = config.reward_overlong_penalty
         self.max_episode_tokens = max_episode_tokens
@@ -44,7 +47,7 @@ class RewardManager:
     async def judge(self, episode: Episode) -> None:
         """Score an episode as it ends; with `reward_on_error=fail` one that cannot be scored becomes a failed one."""
         try:
-            self._note(episode, await judge_async(self.terms, episode))
+            self._note(episode, await self._judged(episode))
         except UserError as error:  # a RewardError, or a reward that has no token to fall on
             if self.on_error == "stop":
                 raise
@@ -55,6 +58,14 @@ class RewardManager:
         if episode.token_rewards is None:
             return self._note(episode, judge(self.terms, episode))
         return episode.token_rewards
+
+    async def _judged(self, episode: Episode) -> Judgement:
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await judge_async(self.terms, episode)
+        except TimeoutError as error:
+            names = " + ".join(term.name for term in self.terms)
+            raise too_late(f"the reward {names} on task {episode.task.item_id}", self.timeout, episode) from error
 
     def _note(self, episode: Episode, judgement: Judgement) -> Allocation:
         if self.overlong_buffer:

@@ -1,5 +1,6 @@
 """Names to score functions."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 
@@ -13,6 +14,8 @@ Score = float | Mapping[str, float] | Tensor
 ScoreFunction = Callable[..., Score | Awaitable[Score]]
 """`compute_score(solution_str, ground_truth, **kwargs)`, plain or asynchronous, or a process reward."""
 
+_SIGNATURE = "compute_score(solution_str, ground_truth, **kwargs)"
+
 SUPPORTED_REWARD_SCORE_FNS: Registry[ScoreFunction] = Registry("reward score function")
 
 
@@ -23,6 +26,21 @@ def find_score_function(name: str) -> ScoreFunction:
     if not callable(function):
         raise UserError(
             f"the reward score function {name} is {function!r}, which cannot be called.",
-            "It must be a function compute_score(solution_str, ground_truth, **kwargs).",
+            f"It must be a function {_SIGNATURE}.",
         )
+    _check_takes_keywords(name, function)
     return function
+
+
+def _check_takes_keywords(name: str, function: ScoreFunction) -> None:
+    """What is told by keyword is more than a function names; without `**kwargs` it would fail at the first episode."""
+    try:
+        signature = inspect.signature(getattr(function, "function", function))  # a process reward holds its function
+    except ValueError:  # some functions written in C tell none
+        return
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        raise UserError(
+            f"the reward score function {name}{signature} takes no **kwargs.",
+            f"It is told more by keyword than it names. Write {_SIGNATURE}, or (turn, state, history, **kwargs) "
+            "for a process reward.",
+        )

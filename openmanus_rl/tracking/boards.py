@@ -48,7 +48,7 @@ class WandbLog:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"tracking.wandb={project}: the wandb package is not installed.",
-                "Install it (pip install 'openmanus-rl[wandb]'), or leave tracking.wandb out.",
+                "Install it (pip install wandb), or leave tracking.wandb out.",
             ) from error
         self._run = wandb.init(
             project=project,

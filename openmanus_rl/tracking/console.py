@@ -177,7 +177,7 @@ def _summary_rows(report: RunReport) -> list[tuple[str, Text]]:
     is_better = report.after.is_above(report.before)
     success = Text.assemble(str(report.before), " → ", (str(report.after), "bold green" if is_better else "bold"))
     if not is_better and not report.before.is_above(report.after):
-        success.append("  (the intervals overlap: within noise)")
+        success.append("  (the intervals overlap)")
     times = f"{duration(report.train_seconds)} of training, {duration(report.total_seconds)} in all"
     return [
         ("success", success),

@@ -22,17 +22,44 @@ PROVIDED = frozenset({"critic", "group", "greedy", "state_key"})
 """What the trainer can give an estimator that requires it."""
 
 
-def load_checked_config(preset: Path | None, overrides: Sequence[str]) -> RunConfig:
+def load_checked_config(
+    preset: Path | None, overrides: Sequence[str], algorithm: str | None = None, *, gives_credit: bool = True
+) -> RunConfig:
     """The preset must make sense by itself; each override must have an effect in the mode they choose together.
 
-    A preset may be a whole printed config: a key that stands at its default is never blamed.
+    A preset may be a whole printed config: a key that stands at its default is never blamed. `algorithm`, grpo or ppo,
+    is what was asked for beside a preset that did not come of it. `gives_credit` is False for what asks no estimator:
+    then its groups may be of any size.
     """
     if preset is not None:
         alone = load_config(preset)
         changed = {key for key, *_ in differing_keys(alone, RunConfig())}
         entry = find_estimator(alone.algorithm.estimator)
         check_effect(alone, changed & set(given_keys(alone)), entry.requires, entry.credit)
-    return load_run_config(preset, overrides)
+    config = load_run_config(preset, overrides)
+    if algorithm not in (None, script_of(config)):
+        raise UserError(
+            f"{preset} trains with {config.algorithm.estimator}, not with {algorithm}.",
+            f"Use ./train_{script_of(config)}.sh, or openmanus-rl train without --algorithm.",
+        )
+    if gives_credit:
+        _check_siblings(config)
+    return config
+
+
+def script_of(config: RunConfig) -> str:
+    """Which of the two scripts trains so: ppo with a critic, grpo without."""
+    return "ppo" if "critic" in find_estimator(config.algorithm.estimator).requires else "grpo"
+
+
+def _check_siblings(config: RunConfig) -> None:
+    """An estimator that compares the episodes of a group has some to compare."""
+    estimator, size = config.algorithm.estimator, config.rollout.group_size
+    if "group" in find_estimator(estimator).requires and size < 2:
+        raise UserError(
+            f"rollout.group_size={size}: {estimator} compares the episodes of a group and needs at least 2.",
+            "Raise it, or choose an estimator that needs no group (gae, turn_gae).",
+        )
 
 
 def _check_strategy(config: RunConfig) -> None:
@@ -60,13 +87,26 @@ def _check_states(config: RunConfig) -> None:
             )
 
 
+def _check_kl_in_reward(config: RunConfig) -> None:
+    """Where all scores are alike, a division by their deviation would make a little KL as large as success."""
+    algorithm = config.algorithm
+    entry, options = find_estimator(algorithm.estimator), estimator_options(algorithm.estimator, algorithm.options)
+    keeps_equals = entry.credit != "episode" or not algorithm.drop_zero_variance_groups
+    if algorithm.kl.where == "reward" and keeps_equals and getattr(options, "normalise_std", False):
+        raise UserError(
+            f"algorithm.kl.where=reward: {algorithm.estimator} divides by a deviation; where scores are alike, that of "
+            "the KL alone, which would then count as much as success.",
+            "Set algorithm.kl.where=loss, or algorithm.options.normalise_std=false.",
+        )
+
+
 def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The config of a run, which was checked when that began, with overrides that must each have an effect."""
     config = load_config(stored, overrides)
     entry = find_estimator(config.algorithm.estimator)
     requires = entry.requires
     check_effect(config, override_keys(overrides), requires, entry.credit)
-    estimator_options(config.algorithm.estimator, config.algorithm.options)
+    _check_kl_in_reward(config)
     loss_options(config.algorithm.loss, config.algorithm.loss_options)
     RewardManager(config.algorithm, config.agent.max_episode_tokens)
     for world in config.worlds:
@@ -115,12 +155,6 @@ def load_run_config(stored: Path | None, overrides: Sequence[str]) -> RunConfig:
             "Set rollout.oversample=0, or leave trainer.deterministic off.",
         )
     _check_ahead(config)
-    if "group" in requires and config.rollout.group_size < 2:
-        raise UserError(
-            f"rollout.group_size={config.rollout.group_size}: {config.algorithm.estimator} compares the episodes of a "
-            "group and needs at least 2.",
-            "Raise it, or choose an estimator that needs no group (gae, turn_gae).",
-        )
     if config.rollout.temperature == 0:
         raise UserError("rollout.temperature=0 explores nothing, so nothing can be learnt.", "Set it to 1.0.")
     return config

@@ -6,12 +6,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from openmanus_rl.algorithms.registry import find_estimator
 from openmanus_rl.config.load import differing_keys, load_config
 from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.errors import UserError
 from openmanus_rl.tracking.run_directory import RunDirectory, RunPaths, existing_run
-from openmanus_rl.trainer.checked_config import load_run_config
+from openmanus_rl.trainer.checked_config import load_run_config, script_of
 
 _MAY_CHANGE = (
     "env.num_servers",
@@ -26,6 +25,10 @@ _MAY_CHANGE = (
     "rollout.concurrency",
     "rollout.episode_timeout",
     "rollout.retries",
+    "algorithm.reward_timeout",
+    "algorithm.reward_judge.url",
+    "algorithm.reward_judge.timeout",
+    "algorithm.reward_judge.budget",
     "*.micro_batch_tokens",
     "*.layout",
     "*.gradient_checkpointing",
@@ -66,8 +69,7 @@ _DECIDES_BITS = (
 def stored_config(run: Path, overrides: Sequence[str], algorithm: str | None = None) -> RunConfig:
     """The config of the run at `run` with overrides. `algorithm` is the script that was called: grpo or ppo."""
     config = load_run_config(RunPaths(existing_run(run)).config, overrides)
-    has_critic = "critic" in find_estimator(config.algorithm.estimator).requires
-    fitting = "ppo" if has_critic else "grpo"
+    fitting = script_of(config)
     if algorithm not in (None, fitting):
         raise UserError(
             f"{run} was trained with {config.algorithm.estimator}; it cannot go on with {algorithm}.",

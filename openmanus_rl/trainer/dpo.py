@@ -43,9 +43,14 @@ class Pair:
 
 def run_dpo(config: RunConfig, output: Path) -> Path:
     """Explore, pair, learn and measure; the directory of the model."""
+    if config.rollout.group_size < 2:
+        raise UserError(
+            f"rollout.group_size={config.rollout.group_size}: dpo compares episodes of the same task.",
+            "Set it to 2 or more.",
+        )
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    with side_run(output, config) as run, RunConsole(1) as console:
+    with side_run("dpo", output, config) as run, RunConsole(1) as console:
         tasks = prepare_tasks(config, "train", config.data.train_tasks)
         validation = prepare_tasks(config, "validation", config.data.validation_tasks)
         base, played = run.path / BASE, run.path / PLAYED

@@ -6,6 +6,7 @@ the episodes that were kept, and mistakes of a round do not add up.
 
 import json
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def run_evolve(config: RunConfig, output: Path) -> Path:
     """All rounds, each written whole or not at all; the directory of the last round's model."""
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    with side_run(output, config) as run, RunConsole(config.evolve.rounds) as console:
+    with side_run("evolve", output, config) as run, RunConsole(config.evolve.rounds) as console:
         with environment_servers(config, run.env_logs, console.note) as services, services.blamed_for_failures():
             evolution = Evolution(config, run, services.urls, console)
             for number in range(config.evolve.rounds + 1):
@@ -81,7 +82,7 @@ class Evolution:
                 model = aside / MODEL
                 with playing(self.config, model if model.exists() else self.base, self.env_urls) as agent:
                     metrics |= measure(agent, self.validation, self.config).metrics()
-                write_json(aside / MEASURED, metrics)
+                write_json(aside / MEASURED, {"time": time.time(), **metrics})
         self.measured.append(json.loads((home / MEASURED).read_text()))
         lines = [json.dumps({"step": step, **metrics}) + "\n" for step, metrics in enumerate(self.measured)]
         write_text(self.run.metrics, "".join(lines))
@@ -119,8 +120,8 @@ class Evolution:
                 "Start from a better model, choose easier tasks, or raise evolve.tasks or rollout.group_size.",
             )
         write_episodes(home / KEPT, kept)
-        rate = sum(episode.success for episode in episodes)
-        self.console.note(f"round {number}: {rate} of {len(episodes)} episodes succeeded; {len(kept)} kept so far")
+        succeeded = sum(episode.success for episode in episodes)
+        self.console.note(f"round {number}: {succeeded} of {len(episodes)} episodes succeeded; {len(kept)} kept so far")
         return {**episode_metrics(episodes), "evolve/kept": len(kept)}
 
     def _learn(self, number: int, home: Path) -> None:

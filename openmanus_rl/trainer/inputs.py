@@ -77,7 +77,7 @@ def prepare_tasks(config: RunConfig, split: Split, count: int) -> list[Task]:
     for world in config.worlds:
         path = tasks_path(config.data.dir, world.name, split)
         if not is_built_for(path, world.name, world.options, count):
-            write_tasks(path, build_tasks(world.name, split, count, world.options), world.options)
+            write_tasks(path, build_tasks(world.name, split, count, world.options), world.options, asked=count)
         tasks += read_tasks(path, world.options)[:count]
     return tasks
 
@@ -149,7 +149,9 @@ def _recipe(config: RunConfig, demonstrated: list[tuple[EnvConfig, list[Task], i
         "version": __version__,
         "envs": [[world.name, effective_options(world.name, world.options), count] for world, _, count in demonstrated],
         "worlds": [Path(inspect.getfile(environment_class(world.name))).read_text() for world, _, _ in demonstrated],
-        "format": [[t.opening("", ""), Path(inspect.getfile(type(t))).read_text()] for t in templates],
+        "format": [
+            [type(t).__qualname__, t.opening("", ""), Path(inspect.getfile(type(t))).read_text()] for t in templates
+        ],
         "max_turns": config.agent.max_turns_at(),
         "model": config.model.model_dump(exclude={"lora"}),
         "warm_start": config.warm_start.model_dump(),

@@ -1,5 +1,6 @@
 """Before a run starts: the memory of its processes and the seconds of its steps, and whether it fits at all."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,8 @@ class Plan:
 
 def make_plan(config: RunConfig, say: Callable[[str], None]) -> Plan:
     """Try the run out; what cannot fit by its weights alone is refused before anything is loaded."""
+    if sys.platform != "linux":
+        raise UserError(f"plan measures memory as Linux tells it, and this is {sys.platform}.", "Train without it.")
     torch.set_num_threads(config.trainer.threads)
     requires = find_estimator(config.algorithm.estimator).requires
     source = model_source(config.model.path, config.trainer.cache_dir, say)

@@ -4,13 +4,9 @@ It composes the rooms and knows no algorithm by name: what an estimator requires
 """
 
 import resource
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.openmanus import OpenManusAgent
@@ -46,6 +42,7 @@ from openmanus_rl.trainer.postmortem import write_postmortem
 from openmanus_rl.trainer.roles import Roles
 from openmanus_rl.trainer.rollout import play_step
 from openmanus_rl.trainer.state import Progress, read_state, stage_state
+from openmanus_rl.trainer.stopping import StopRequest
 from openmanus_rl.trainer.timings import Timings
 from openmanus_rl.trainer.token_credit import credit_of_tokens, rows_of_first
 
@@ -88,7 +85,7 @@ class RayPPOTrainer:
         self.checkpoints = CheckpointStore(run.checkpoints, config.trainer.keep_checkpoints, run.run_id)
         self.rewards = RewardManager(config.algorithm, config.agent.max_episode_tokens)
         self.progress = Progress(tasks=stable_hash("\n".join(task.item_id for task in inputs.train)))
-        self.stop_requested = False
+        self.stop = StopRequest(console.note)
         self._saved_step: int | None = None
         self._session_began = time.monotonic() if began is None else began
 
@@ -122,8 +119,13 @@ class RayPPOTrainer:
                 f"the training tasks in {self.config.data.dir} are not those that {self.run.path} was trained on.",
                 "Resume with the data of the saved run, or start a new run (trainer.resume=never).",
             )
-        self.run.rewind_events(progress.events)
         self.progress = progress
+        if self.finished and progress.measured_at != progress.step:
+            raise UserError(
+                f"{self.run.path} stands after step {progress.step}, {progress.train_seconds:.0f} s: beyond the end.",
+                "Raise trainer.steps, and trainer.max_seconds if it is set; or keep the run as it is.",
+            )
+        self.run.rewind_events(progress.events)
         self._saved_step = progress.step
         self.console.note(f"resumed after step {self.progress.step} from {checkpoint.path}")
 
@@ -139,8 +141,8 @@ class RayPPOTrainer:
             self._save_checkpoint()
         self.console.stage(Stage.EPISODES, "update and checkpoint follow, again and again")
         self.console.begin_training(self.progress.step)
-        with self._finish_the_step_when_interrupted():
-            while not self.finished and not self.stop_requested:
+        with self.stop.by_signal(self.agent.interrupt):
+            while not self.finished and not self.stop.made:
                 timings = Timings()
                 step_metrics = self.train_step(timings)
                 if self._is_due(self.config.trainer.validate_every):
@@ -395,27 +397,3 @@ class RayPPOTrainer:
             self.console.note(
                 f"{len(failed)} of {len(episodes)} episodes failed, the first by {first.stop_reason}: {first.failure}"
             )
-
-    @contextmanager
-    def _finish_the_step_when_interrupted(self) -> Iterator[None]:
-        """The first Ctrl-C (or SIGTERM) ends the run after the present step; a second one at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield  # signals go to the main thread, which belongs to someone else
-            return
-
-        def handle(signum: int, frame: FrameType | None) -> None:
-            if self.stop_requested:
-                if self.agent.interrupt():
-                    return
-                raise KeyboardInterrupt
-            self.stop_requested = True
-            # In a thread of its own: the signal may have come in the middle of a line that is being written.
-            text = "stopping after this step; press Ctrl-C again to stop at once"
-            threading.Thread(target=self.console.note, args=[text], daemon=True).start()
-
-        previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)

@@ -1,7 +1,9 @@
 """A model plays: exploring training tasks for `evolve` and `dpo`, and being measured on held-out ones."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import count, islice
 from pathlib import Path
 
 from openmanus_rl.agent.episode import Episode
@@ -35,7 +37,11 @@ def explored_tasks(tasks: Sequence[Task], seed: int, per_round: int, number: int
 
 
 def explore(agent: OpenManusAgent, tasks: Sequence[Task], config: RunConfig, number: int) -> list[Episode]:
-    """Play each task `rollout.group_size` times; failed episodes, which are no samples, are left out."""
+    """Play each task `rollout.group_size` times; failed episodes, which are no samples, are left out.
+
+    A task that comes again is played from other seeds, or its episodes would be those that were played already.
+    """
+    samples: dict[tuple[str, str], Iterator[int]] = defaultdict(count)
     requests = [
         EpisodeRequest(
             task,
@@ -45,7 +51,7 @@ def explore(agent: OpenManusAgent, tasks: Sequence[Task], config: RunConfig, num
             temperature=config.rollout.temperature,
         )
         for group, task in enumerate(tasks)
-        for sample in range(config.rollout.group_size)
+        for sample in islice(samples[task.env, task.item_id], config.rollout.group_size)
     ]
     episodes = [episode for episode in agent.play(requests) if episode.stop_reason.is_sample]
     for episode in episodes:

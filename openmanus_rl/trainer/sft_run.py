@@ -29,7 +29,7 @@ def run_sft(config: RunConfig, output: Path) -> Path:
     """Fine-tune the config's model on its conversations; the directory of what came of it."""
     torch.set_num_threads(config.trainer.threads)
     torch.manual_seed(config.trainer.seed)
-    with side_run(output, config) as run, RunConsole(config.warm_start.epochs) as console:
+    with side_run("sft", output, config) as run, RunConsole(config.warm_start.epochs) as console:
         demonstrations = prepare_demonstrations(config, run.path / DEMONSTRATIONS, console.note)
         prepare_base(config, demonstrations, run.path / BASE, console.note)
         renderer = make_renderer(config, load_tokenizer(run.path / BASE))

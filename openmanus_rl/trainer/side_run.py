@@ -17,8 +17,11 @@ MODEL = "model"
 
 
 @contextmanager
-def side_run(output: Path, config: RunConfig) -> Iterator[RunDirectory]:
-    """A new run directory, or one of the same config that is not finished; anything else at `output` is refused."""
+def side_run(algorithm: str, output: Path, config: RunConfig) -> Iterator[RunDirectory]:
+    """A new run directory, or one of the same config that is not finished; anything else at `output` is refused.
+
+    Its first event says the algorithm: in the config that is what a training run would do.
+    """
     text = config_to_yaml(config)
     paths = RunPaths(output)
     goes_on = paths.config.is_file() and paths.config.read_text() == text and not paths.summary.exists()
@@ -31,7 +34,7 @@ def side_run(output: Path, config: RunConfig) -> Iterator[RunDirectory]:
         if not goes_on:
             write_json(run.versions, describe_versions())
             write_text(run.config, text)
-        run.log_event("resumed" if goes_on else "started")
+        run.log_event("resumed" if goes_on else "started", algorithm=algorithm)
         try:
             yield run
         except UserError:

@@ -10,9 +10,9 @@ from openmanus_rl.errors import UserError, did_you_mean
 from openmanus_rl.viewer.episodes import Row
 
 OUTCOMES: dict[str, Callable[[Row], bool]] = {
-    "success": lambda row: row.entry.success and _is_sample(row),
-    "miss": lambda row: not row.entry.success and _is_sample(row),
-    "failed": lambda row: not _is_sample(row),
+    "success": lambda row: row.entry.success and is_sample(row),
+    "miss": lambda row: not row.entry.success and is_sample(row),
+    "failed": lambda row: not is_sample(row),
 }
 """A failed episode is not a sample, so it is no miss either."""
 
@@ -23,7 +23,8 @@ ORDERS: dict[str, Callable[[Row], Any]] = {
     "tokens": lambda row: row.entry.tokens,
     "item_id": lambda row: row.entry.item_id,
 }
-_FAILURES = {reason.value for reason in StopReason.failures()}
+_NO_SAMPLES = {reason.value for reason in StopReason if not reason.is_sample}
+_NOT_PLAYED = {reason.value for reason in StopReason if not reason.is_played}
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,15 @@ def in_order(rows: list[Row], order: str, descending: bool) -> list[Row]:
     return sorted(rows, key=_named(ORDERS, order, "order"), reverse=descending)
 
 
+def is_sample(row: Row) -> bool:
+    return row.entry.stop_reason not in _NO_SAMPLES
+
+
+def was_played(row: Row) -> bool:
+    """Whether the world knows how the task went: a sample, or an episode that only its score function failed."""
+    return row.entry.stop_reason not in _NOT_PLAYED
+
+
 _NUMBERS = {"first_step", "last_step", "lowest_return", "highest_return", "group"}
 
 
@@ -114,7 +124,3 @@ def _says(name: str, wanted: str) -> Callable[[Row], bool]:
 
 def _between(value: Callable[[Row], float], low: float | None, high: float | None) -> Callable[[Row], bool]:
     return lambda row: (low is None or value(row) >= low) and (high is None or value(row) <= high)
-
-
-def _is_sample(row: Row) -> bool:
-    return row.entry.stop_reason not in _FAILURES

@@ -14,7 +14,7 @@ import yaml
 from openmanus_rl.tracking.run_directory import RunPaths
 from openmanus_rl.tracking.stats import wilson
 from openmanus_rl.viewer.episodes import EpisodeTable, Row
-from openmanus_rl.viewer.filters import OUTCOMES, Filter, filter_from, in_order
+from openmanus_rl.viewer.filters import Filter, filter_from, in_order, is_sample, was_played
 from openmanus_rl.viewer.jsons import for_page
 from openmanus_rl.viewer.metrics import MetricColumns
 from openmanus_rl.viewer.search import Search, TextMemory
@@ -23,6 +23,8 @@ from openmanus_rl.viewer.tail import Tail
 KEPT_LISTS = 16
 """Filtered lists that stay in memory, so that scrolling does not filter again."""
 LARGEST_PAGE = 500
+MOST_EVENTS = 500
+"""Checkpoints that are told of, and as many other events: a long run's many checkpoints hide no alarm."""
 READING = "\0reading"
 """What stands for the words of a search whose words are not known yet."""
 
@@ -58,12 +60,15 @@ class RunView:
             self._refresh_log()
             config = self.config()
             envs = config.get("envs")
+            other = self._started().get(
+                "algorithm"
+            )  # sft, evolve, dpo: what their config says of training is not theirs
             return {
                 "name": self.path.name,
                 "status": self._status(),
                 "env": "+".join(map(str, envs if isinstance(envs, list | dict) else [])) or _at(config, "env", "name"),
-                "estimator": _at(config, "algorithm", "estimator"),
-                "steps": _at(config, "trainer", "steps"),
+                "algorithm": other or _at(config, "algorithm", "estimator"),
+                "steps": None if other else _at(config, "trainer", "steps"),
                 "step": self.metrics.steps[-1] if self.metrics.steps else None,
                 "success": self.success(),
                 "changed": max(_modified_at(self.paths.metrics), _modified_at(self.paths.config)) or None,
@@ -79,7 +84,7 @@ class RunView:
                 "path": str(self.path),
                 "config": self.config(),
                 "preset": self._preset(),
-                "events": self._events[-500:],
+                "events": self._last_events(),
                 "checkpoints": _checkpoint_steps(self.paths.checkpoints),
                 "summary": _read_json(self.paths.summary),
                 "metrics": sorted(self.metrics.columns),
@@ -216,6 +221,16 @@ class RunView:
             except (ValueError, KeyError, TypeError):
                 self._broken_events += 1
 
+    def _last_events(self) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+        room = {True: MOST_EVENTS, False: MOST_EVENTS}
+        for event in reversed(self._events):
+            is_checkpoint = event["event"] == "checkpoint"
+            if room[is_checkpoint]:
+                room[is_checkpoint] -= 1
+                told.append(event)
+        return told[::-1]
+
     def _listed(self, words: Mapping[str, str]) -> list[Row] | Search:
         """The rows of a list, from the last time if nothing has changed."""
         key = (self.episodes.version, *sorted(words.items()))
@@ -250,8 +265,8 @@ class RunView:
         return self._counted
 
     def _breakdown(self) -> list[dict[str, Any]]:
-        """Success by world and difficulty at the last validation."""
-        held_out = [row for row in self.episodes.rows if row.kind == "validation" and not OUTCOMES["failed"](row)]
+        """Success by world and difficulty at the last validation, counted as its metrics do."""
+        held_out = [row for row in self.episodes.rows if row.kind == "validation" and was_played(row)]
         last = max((row.step for row in held_out), default=0)
         parts: dict[tuple[str, str], list[Row]] = {}
         for row in held_out:
@@ -263,20 +278,28 @@ class RunView:
                 "difficulty": difficulty,
                 "step": last,
                 **wilson(sum(row.entry.success for row in rows), len(rows)).to_dict(),
-                "return": sum(row.entry.episode_return for row in rows) / len(rows),
-                "turns": sum(row.entry.turns for row in rows) / len(rows),
+                "return": _mean([row.entry.episode_return for row in rows if is_sample(row)]),
+                "turns": _mean([row.entry.turns for row in rows if is_sample(row)]),
             }
             for (env, difficulty), rows in sorted(parts.items())
         ]
 
     def _preset(self) -> dict[str, Any] | None:
-        """What the run's first event says it was made from, and what differs from that."""
-        started = next((event for event in self._events if event["event"] == "started"), {})
-        changed = started.get("changed")
-        if not isinstance(changed, dict):
+        """What the run's first event says it was made from, and what differs from that now: resuming may change it."""
+        started = self._started()
+        if not isinstance(started.get("changed"), dict):
             return None
-        pairs = {key: pair for key, pair in changed.items() if isinstance(pair, list) and len(pair) == 2}
-        return {"name": started.get("preset"), "changed": pairs}
+        changed: dict[str, list[Any]] = {}
+        for event in self._events:
+            told = event.get("changed") if event["event"] in ("started", "resumed") else None
+            for key, pair in told.items() if isinstance(told, dict) else ():
+                if isinstance(pair, list) and len(pair) == 2:
+                    changed[key] = [changed.get(key, pair)[0], pair[1]]
+        differing = {key: pair for key, pair in changed.items() if pair[0] != pair[1]}
+        return {"name": started.get("preset"), "changed": differing}
+
+    def _started(self) -> dict[str, Any]:
+        return next((event for event in self._events if event["event"] == "started"), {})
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -291,6 +314,8 @@ class RunView:
             return "finished"
         if _is_held(self.path / ".lock"):
             return "running"
+        if not self._events and not self.metrics.steps and self.episodes.directory == self.path:
+            return "episodes"  # that an evaluation kept
         return "stopped" if self._events and self._events[-1]["event"] == "stopped" else "unfinished"
 
 
@@ -300,6 +325,10 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _as_typed(path: Path) -> str:
     """A path as someone types it who stands where the page was started."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _at(tree: Any, *keys: str) -> Any:

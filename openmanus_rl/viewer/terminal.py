@@ -24,7 +24,8 @@ _LONGEST = 2000
 def episode_table(rows: Sequence[Row]) -> Table:
     """A line for each episode; the first column is what the other verbs call it."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("episode", "task", "outcome", "ended by"):
+    table.add_column("episode", no_wrap=True)
+    for name in ("task", "outcome", "ended by"):
         table.add_column(name)
     for name in ("return", "turns", "tokens"):
         table.add_column(name, justify="right")

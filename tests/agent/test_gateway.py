@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import threading
 import time
 import urllib.request
 from functools import partial
@@ -18,6 +19,7 @@ from openmanus_rl.agent.gateway.server import Line
 from openmanus_rl.agent.rewards import turn_rewards
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_to_rows
 from openmanus_rl.agent.schedule import RolloutLimits
+from openmanus_rl.errors import UserError
 from openmanus_rl.registry import load_object
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "http_agent.py"
@@ -251,6 +253,32 @@ def test_a_program_that_never_calls_the_model_has_no_episode(models):
         agent._runner.close()
     assert episode.stop_reason is StopReason.ENV_FAILURE
     assert "without a single call" in episode.failure
+
+
+@pytest.mark.parametrize("said", [None, 1.0, ("much", True)])
+def test_a_program_that_returns_something_else_is_told_so(models, said):
+    with setting(models / "obedient") as here:
+        agent = program_agent(here, lambda **_: said)
+        with pytest.raises(UserError, match=r"must return \(reward, success\)"):
+            agent.play([request("up")])
+        agent._runner.close()
+
+
+def test_a_program_that_hangs_takes_no_place_and_holds_up_no_end(models):
+    hanging, done = [], threading.Event()
+
+    def hang(**_):
+        hanging.append(threading.current_thread())
+        done.wait()
+
+    with setting(models / "obedient") as here:
+        agent = program_agent(here, hang, episode_timeout=0.2, retries=2)
+        (episode,) = agent.play([request("up")])
+        agent._runner.close()
+    assert episode.stop_reason is StopReason.DEADLINE
+    assert len(hanging) == 3, "a further try does not wait for the thread of the last"
+    assert all(thread.daemon for thread in hanging), "the process ends without them"
+    done.set()
 
 
 def test_an_engine_that_fails_is_named_as_the_cause(models):

@@ -8,6 +8,8 @@ from toy_worlds import Counter
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.play import CUT_MARK
+from openmanus_rl.agent.records import read_episodes, write_episodes
+from openmanus_rl.agent.replay import replay_episode
 from openmanus_rl.agent.rows import assert_only_sampled_tokens_train, episodes_to_rows
 from openmanus_rl.agent.templates import TEMPLATES
 from openmanus_rl.agent.templates.react import React
@@ -38,6 +40,15 @@ def test_every_prompt_is_the_one_before_with_what_was_sampled_and_seen(models):
     whole = sorted(list(episode.segments[0].ids) for episode in episodes)
     last_prompts = sorted(asked[-1][0] + asked[-1][1] for asked in sessions.values())
     assert [ids[: len(prompt)] for ids, prompt in zip(whole, last_prompts, strict=True)] == last_prompts
+
+
+def test_what_was_played_and_written_down_is_the_same_on_the_live_world(models, tmp_path):
+    with setting(models / "random", options=FAR, agent={"max_turns": 3}) as here:
+        write_episodes(tmp_path / "a.jsonl", here.agent.play([request(seed=3, temperature=1.0)]))
+    (episode,) = read_episodes(tmp_path / "a.jsonl")
+    assert episode.first_observation == "native: 0 of 100"
+    assert replay_episode(episode, Counter(**FAR)) == []
+    assert "what is seen before it" in replay_episode(episode, Counter(goal=99))[0]
 
 
 def test_the_mask_covers_exactly_what_the_engine_sampled(models):

@@ -311,3 +311,40 @@ def test_characters_are_mapped_to_the_tokens_that_wrote_them(before, middle, aft
     assert len(whole(start + 1)) > len(before) or whole(start + 1) == whole(start), "no token before it is in"
     assert len(whole(end)) >= len(before + middle), "the last character is not left out"
     assert len(whole(end - 1)) < len(before + middle), "no token after it is in"
+
+
+OWN = """
+from openmanus_rl.agent.templates import ActionTemplate
+
+class Unfinished(ActionTemplate):
+    def write(self, action, thought):
+        return action
+
+class Raising(Unfinished):
+    instructions = "Say the action."
+    def parse(self, answer):
+        return answer.split("<")[1]
+
+class Wrong(Raising):
+    def parse(self, answer):
+        return answer
+
+class Stranger:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Unfinished", "has no instructions and no parse"),
+        ("Raising", r"Raising.parse raised IndexError: .*\n +In parse, .*own.py:11"),
+        ("Wrong", "Wrong.parse gave a str"),
+        ("Stranger", "is the class Stranger, not an ActionTemplate"),
+        ("Rasing", "has no 'Rasing'. Did you mean Raising?"),
+    ],
+)
+def test_mistakes_in_an_own_template_are_told_as_such(tmp_path, name, told):
+    (tmp_path / "own.py").write_text(OWN)
+    with pytest.raises(UserError, match=told):
+        find_template(f"{tmp_path / 'own.py'}:{name}").render("up")

@@ -52,6 +52,15 @@ def test_a_mistyped_key_is_answered_with_the_right_one(cli):
     assert_mistake(cli("train", "trainer.stepz=3"), "trainer.stepz is not a key. Did you mean trainer.steps?")
 
 
+def test_a_section_that_is_set_like_a_key_is_named(cli):
+    assert_mistake(cli("train", "actor=3"), "actor is a section, not a value", "actor.NAME=VALUE")
+
+
+def test_a_port_that_there_is_not_is_named(cli):
+    result = cli("env", "serve", "maze", "--port", "99999")
+    assert (result.code, "--port" in result.err, "65535" in result.err) == (2, True, True)
+
+
 def test_a_key_that_the_mode_ignores_says_why(cli):
     assert_mistake(cli("train", "critic.lr=1e-3"), "critic.lr has no effect: algorithm.estimator=grpo trains no critic")
 
@@ -105,6 +114,11 @@ def test_resuming_a_finished_run_says_how_to_train_it_further(cli, grpo_run):
 def test_resuming_with_the_other_algorithm_is_refused(cli, grpo_run):
     result = cli("train", "--algorithm", "ppo", f"trainer.resume={grpo_run}")
     assert_mistake(result, f"{grpo_run} was trained with grpo", "./train_grpo.sh")
+
+
+def test_a_preset_of_the_other_algorithm_is_refused(cli, place):
+    result = cli("train", "--algorithm", "ppo", "--config", str(place.grpo), "--print-config")
+    assert_mistake(result, f"{place.grpo} trains with grpo, not with ppo", "./train_grpo.sh")
 
 
 def test_resuming_with_another_seed_is_refused(cli, grpo_run):

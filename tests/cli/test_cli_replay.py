@@ -22,7 +22,7 @@ def turn_of(action, **more):
 def played(item_id, **options):
     """An episode by the expert, with one unparsed answer in it."""
     world = make_environment("maze", **options)
-    world.reset(Task("maze", item_id))
+    first = world.reset(Task("maze", item_id)).text
     turns = [turn_of(None, state_key=world.state_key(), observation="Invalid answer", reward=-0.1)]
     while True:
         key, action = world.state_key(), world.expert_action()
@@ -30,7 +30,8 @@ def played(item_id, **options):
         turns.append(turn_of(action, state_key=key, observation=result.observation.text, reward=result.reward))
         if result.done:
             segment = Segment(ids=[5], prompt_length=0, turns=turns)
-            return Episode(Task("maze", item_id), 0, 0, 7, [segment], StopReason.DONE, success=True)
+            task, ended = Task("maze", item_id), StopReason.DONE
+            return Episode(task, 0, 0, 7, [segment], ended, success=True, first_observation=first)
 
 
 @pytest.fixture
@@ -63,6 +64,13 @@ def test_another_world_is_told_turn_by_turn_with_exit_code_1(run):
     assert "live:" in result.output
 
 
+def test_without_the_config_of_its_run_a_difference_may_be_one_of_options(run):
+    (run.parent.parent / "config.yaml").unlink()
+    result = CliRunner().invoke(app, ["replay", str(run)])
+    assert result.exit_code == 1
+    assert "give --options" in result.output
+
+
 @pytest.mark.parametrize("changed", [{"reward": 0.5}, {"observation": "else"}, {"state_key": "else"}])
 def test_each_kind_of_difference_is_told_with_its_turn(changed):
     episode = played("maze_3")
@@ -72,12 +80,25 @@ def test_each_kind_of_difference_is_told_with_its_turn(changed):
     assert difference.startswith("turn 2: ")
 
 
+def test_another_first_observation_is_told():
+    (difference,) = replay_episode(replace(played("maze_3"), first_observation="else"), make_environment("maze"))
+    assert difference.startswith("turn 1: what is seen before it")
+
+
 def test_an_end_that_does_not_come_or_comes_too_early_is_told():
     short, long = played("maze_12"), played("maze_12")
     short.segments[0].turns.pop()
     assert "the end" in replay_episode(short, make_environment("maze"))[0]
     long.segments[0].turns.append(turn_of("up", state_key=None))
     assert "over" in replay_episode(long, make_environment("maze"))[0]
+
+
+@pytest.mark.parametrize("content", [b'{"step": 1}\n', b"nonsense\n", b"\xd7\n", b"[]\n"])
+def test_a_file_of_something_else_is_a_users_mistake(tmp_path, content):
+    (tmp_path / "other.jsonl").write_bytes(content)
+    result = CliRunner().invoke(app, ["replay", str(tmp_path / "other.jsonl")])
+    assert isinstance(result.exception, UserError)
+    assert "other.jsonl, line 1" in str(result.exception)
 
 
 @pytest.mark.parametrize("which", ["nowhere.jsonl", "{run}:9"])

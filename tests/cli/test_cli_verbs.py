@@ -59,7 +59,7 @@ def test_a_missing_package_is_named_with_how_to_install_it():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert result.returncode == 2
     assert result.stderr.startswith("openmanus-rl: error: torch is not installed.\n")
-    assert "openmanus-rl[train]" in result.stderr
+    assert "scripts/setup.sh train" in result.stderr
 
 
 def test_the_printed_config_loads_and_is_a_preset(cli, tmp_path):

@@ -152,6 +152,20 @@ def test_dr_grpo_wants_its_loss():
     load_checked_config(None, ["algorithm.estimator=drgrpo", "algorithm.aggregation=seq-mean-token-sum-norm"])
 
 
+@pytest.mark.parametrize(
+    "words", [["gigpo"], ["process"], ["grpo", "algorithm.drop_zero_variance_groups=false"]], ids=lambda words: words[0]
+)
+def test_a_kl_that_would_be_all_there_is_to_divide_by_is_not_put_into_the_reward(words):
+    from openmanus_rl.trainer.checked_config import load_checked_config
+
+    words = [f"algorithm.estimator={words[0]}", *words[1:], "algorithm.kl.where=reward"]
+    with pytest.raises(UserError, match=r"divides by a deviation") as caught:
+        load_checked_config(None, words)
+    assert "algorithm.options.normalise_std=false" in caught.value.hint
+    load_checked_config(None, [*words, "algorithm.options.normalise_std=false"])
+    load_checked_config(None, ["algorithm.kl.where=reward"])
+
+
 @pytest.mark.parametrize("preset", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_a_whole_run(preset):
     from openmanus_rl.trainer.checked_config import load_checked_config

@@ -41,6 +41,7 @@ TINY_RUN = [
 
 RUN: dict[str, list[str]] = {
     r"openmanus-rl (env|models) list": [],
+    r"openmanus-rl env check high_low:HighLow": [],
     r"openmanus-rl data inspect \S+": [],
     r"openmanus-rl data build .*": ["--train", "8", "--validation", "4", "--test", "4"],
     r"openmanus-rl eval .*--policy .*": ["--n", "8"],
@@ -141,7 +142,8 @@ def workspace(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         kl_in_reward = ["algorithm.kl.where=reward", "actor.proximal=recompute"]
-        run_cli(["train", *TINY_RUN, *kl_in_reward, "algorithm.drop_zero_variance_groups=false"])
+        equals_stay = ["algorithm.drop_zero_variance_groups=false", "algorithm.options.normalise_std=false"]
+        run_cli(["train", *TINY_RUN, *kl_in_reward, *equals_stay])
         kl_in_loss = ["algorithm.kl.where=loss", "algorithm.loss_options.dual_clip=3", "tracking.tensorboard=false"]
         run_cli(["train", "--algorithm", "ppo", *TINY_RUN, *kl_in_loss])
     return place

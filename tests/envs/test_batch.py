@@ -172,7 +172,7 @@ def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only():
             )
             return answers, ended
 
-    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=5)) as url:
+    with live_service(toy_worlds.Moody, {"nap": 600}, Limits(step_seconds=2)) as url:
         (hung, crashed, good), ended = asyncio.run(play(url))
     assert isinstance(hung, EnvTimeout)
     assert isinstance(crashed, EnvFailure)
@@ -184,13 +184,14 @@ def test_in_a_batch_a_hung_world_is_a_timeout_of_its_own_session_only():
 def test_large_batches_are_split():
     async def play(url):
         async with NativeClient([url], patience=HASTY) as client:
-            return await play_all(client, MAX_STEPS + 1, actions=("up",)), await play_all(client, 3, ("x" * 90_000,))
+            many = await play_all(client, MAX_STEPS + 1, actions=("up",))
+            return many, await play_all(client, 3, ("x" * 90_000,)), await play_all(client, 3, ("👩" * 45_000,))
 
     gate = gated(limits=Limits(max_sessions=2000))
     with live_app(gate) as url:
-        rows, long = asyncio.run(play(url))
+        rows, long, wide = asyncio.run(play(url))
     assert len(rows[0]) == MAX_STEPS + 1
-    assert len(long[0]) == 3
+    assert len(long[0]) == len(wide[0]) == 3
     assert gate.asked.count("step_batch") == 1
 
 

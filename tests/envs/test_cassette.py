@@ -211,13 +211,44 @@ def test_a_recorded_conversation_with_a_real_agentgym_server_is_a_cassette():
     assert answered >= 5
 
 
-@pytest.mark.parametrize(("text", "told"), [(None, "no cassette"), ("{}\n", "line 1"), ("nonsense\n", "line 1")])
-def test_a_file_that_is_no_cassette_is_a_users_mistake(tmp_path, text, told):
+URL_IS_A_NUMBER = b'{"method": "GET", "url": 3, "request_json": null, "status": 200, "response": null}'
+
+
+@pytest.mark.parametrize("content", [b"{}\n", b"nonsense\n", b"\xd7\x00\n", b"[]", URL_IS_A_NUMBER])
+def test_a_file_that_is_no_cassette_is_a_users_mistake(tmp_path, content):
     path = tmp_path / "x.jsonl"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(UserError, match=told):
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="line 1"):
         list(read_cassette(path))
+
+
+def test_a_place_where_no_cassette_can_be_is_a_users_mistake(tmp_path):
+    for path in (tmp_path, tmp_path / "x.jsonl"):
+        with pytest.raises(UserError, match="no cassette"):
+            list(read_cassette(path))
+    with pytest.raises(UserError, match="cannot be written"):
+        Recorder(build_app(toy_worlds.Counter), tmp_path)
+
+
+ODD_BODIES = [b'{"action": "\\ud800", "turn": 1}', b"[" * 100_000, b"\xff", b"NaN"]
+
+
+def test_odd_requests_are_recorded_and_played_back_as_they_were_answered(tmp_path):
+    def ask(url):
+        posts = [call("POST", f"{url}{path}", raw=raw) for path in ("/v1/step_batch", "/step") for raw in ODD_BODIES]
+        posts.append(call("POST", f"{url}/v1/sessions/{'9' * 5000}/step", {"action": "up", "turn": 1}))
+        posts.append(call("GET", f"{url}/observation?id={'9' * 5000}"))
+        return [(answer.status, answer.content) for answer in posts]
+
+    cassette = tmp_path / "x.jsonl"
+    with live_app(Recorder(build_app(toy_worlds.Textcraft), cassette)) as url:
+        seen = ask(url)
+    server = ReplayServer(read_cassette(cassette))
+    with live_app(server.app()) as url:
+        assert ask(url) == seen
+        assert call("GET", f"{url}/").status == 404, "what is never recorded is no deviation"
+    assert server.deviations == []
+    assert {status for status, _ in seen} == {404, 422}
 
 
 def test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviation(tmp_path):
@@ -239,6 +270,7 @@ def test_the_commands_record_a_session_play_it_back_and_exit_with_1_on_a_deviati
     with command("env", "replay", str(cassette), "--port", "0") as (url, process):
         again = call("POST", f"{url}/v1/sessions", plan).content
         assert step(url, again["session_id"], "left").status == 409
+        assert call("POST", f"{url}/v1/sessions", plan, {"Origin": "http://elsewhere"}).status == 403, "no web page"
     assert process.returncode == 1
 
 

@@ -125,6 +125,7 @@ def test_the_command_prints_a_table_and_exits_with_1_on_a_failure(monkeypatch):
         good = CliRunner().invoke(app, ["env", "check", url, "--item", "sound_1"])
     assert good.exit_code == 0
     assert good.output.count("passed") == 2
+    assert good.output.endswith("\n")
     with live_service(toy_worlds.KeepsBadActionsQuiet) as url:
         bad = CliRunner().invoke(app, ["env", "check", url, "--item", "sound_1"])
     assert bad.exit_code == 1

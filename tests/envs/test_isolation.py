@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from live_service import call, live_service
@@ -13,8 +14,10 @@ from toy_worlds import Apart, Counter
 
 from openmanus_rl.envs.base import Task
 from openmanus_rl.envs.launch import launch_servers
+from openmanus_rl.envs.service.runner import WorldCrashed
 from openmanus_rl.envs.service.sessions import Limits, Sessions
 from openmanus_rl.envs.service.world_inline import SURE_CALLS
+from openmanus_rl.envs.service.world_process import Nursery
 
 WORLDS = Path(__file__).with_name("toy_worlds.py")
 TASK = {"env": "counter", "item_id": "counter_0"}
@@ -53,7 +56,7 @@ def apart():
 @pytest.fixture(scope="module")
 def impatient():
     """A server that waits for a world, but not for long."""
-    with live_service(Apart, {"nap": 600}, Limits(step_seconds=5)) as url:
+    with live_service(Apart, {"nap": 600}, Limits(step_seconds=2)) as url:
         yield url
 
 
@@ -92,6 +95,53 @@ def test_a_closed_session_takes_its_process_with_it(apart):
     pid = step(session, "wait", 1).content["info"]["pid"]
     call("DELETE", session)
     assert wait_until(lambda: not is_running(pid))
+
+
+@pytest.mark.parametrize("world", [Apart, Counter])
+def test_a_machine_without_room_for_another_world_is_a_full_server_and_no_session_stays(world, monkeypatch):
+    class NoThread:
+        def __init__(self, **_):
+            pass
+
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    def no_sockets(*_):
+        raise OSError(24, "Too many open files")
+
+    with live_service(world) as url:
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr("openmanus_rl.envs.service.world_process.socket.socketpair", no_sockets)
+            exhausted.setattr("openmanus_rl.envs.service.world_thread.threading", SimpleNamespace(Thread=NoThread))
+            refused = call("POST", f"{url}/v1/sessions", {"task": TASK})
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+        assert "no room" in refused.content["detail"]
+        assert call("GET", f"{url}/health").content["sessions"] == 0
+        assert step(start(url), "up", 1).status == 200
+
+
+def test_a_server_that_stops_does_not_wait_for_a_world_that_is_still_imported(tmp_path):
+    world = tmp_path / "slow_world.py"
+    world.write_text("import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(500)\n")
+    nursery = Nursery(f"{world}:World", {})
+    failures = []
+
+    def fork():
+        try:
+            nursery.fork()
+        except WorldCrashed as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=fork) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert wait_until((tmp_path / "begun").exists)
+    began = time.monotonic()
+    nursery.close()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began < 30
+    assert len(failures) == 2
 
 
 def test_no_process_outlives_its_server(tmp_path):

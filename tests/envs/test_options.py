@@ -122,7 +122,7 @@ def test_values_of_another_type_are_refused_by_name(options):
     [
         ("maze", {"size": "abc"}),
         ("wordle", {"max_guesses": "x"}),
-        ("babyai", {"levels": "GoToRedBall"}),
+        ("babyai", {"levels": 7}),
         ("searchqa", {"top_k": 1.5}),
         ("todo", {"max_steps": None}),
         ("sqlgym", {"query_seconds": "soon"}),

@@ -385,11 +385,21 @@ def test_other_machines_are_refused_without_a_token(capsys, monkeypatch):
         (["--env", "mase"], "maze"),
         (["--env", "maze", "--options", "{"], "not JSON"),
         (["--env", "maze", "--options", '{"colour": 1}'], "colour"),
+        (["--env", "maze", "--port", "99999"], "99999 is no port"),
     ],
 )
 def test_a_wrong_command_line_is_told_before_anything_is_served(capsys, arguments, told):
-    assert main([*arguments, "--port", "0"]) == 2
+    assert main(["--port", "0", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", "s3 cret", "clé"])
+def test_a_token_that_no_request_could_bear_is_told_and_not_shown(capsys, monkeypatch, token):
+    monkeypatch.setenv("OPENMANUS_RL_ENV_TOKEN", token)
+    assert main(["--env", "maze", "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "OPENMANUS_RL_ENV_TOKEN cannot be sent" in told
+    assert token not in told
 
 
 def test_a_world_that_cannot_be_built_is_told_at_the_start():

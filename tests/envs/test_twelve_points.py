@@ -91,13 +91,23 @@ def test_4_the_gold_answer_is_neither_taken_nor_sent():
 
 
 def test_5_a_slow_step_does_not_hold_up_another_session():
-    with live_service(toy_worlds.Moody, {"nap": 3.0}, Limits(step_seconds=10)) as url:
+    entered, wake = threading.Event(), threading.Event()
+
+    class Sleepy(toy_worlds.Counter):
+        def misbehave(self, action):
+            if action == "hang":
+                entered.set()
+                wake.wait(600)
+
+    with live_service(Sleepy, limits=Limits(step_seconds=600)) as url:
         slow, quick = (f"{url}/v1/sessions/{start(url).content['session_id']}/step" for _ in range(2))
         thread = threading.Thread(target=call, args=("POST", slow, {"action": "hang", "turn": 1}))
         thread.start()
+        assert entered.wait(240)
         for turn in range(1, 4):
             assert call("POST", quick, {"action": "wait", "turn": turn}).status == 200
         assert thread.is_alive(), "the slow step is still under way"
+        wake.set()
         thread.join()
 
 
@@ -132,10 +142,11 @@ def test_8_the_grammar_shown_is_the_one_parsed():
 
 
 def test_9_text_is_never_evaluated_as_code():
-    package = Path(openmanus_rl.__file__).parent / "envs"
+    package = Path(openmanus_rl.__file__).parent
     calls = [
         (path.name, node.func.id)
-        for path in package.rglob("*.py")
+        for room in ("envs", "agent", "data")
+        for path in (package / room).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]

@@ -163,12 +163,13 @@ def test_the_key_goes_into_the_header(monkeypatch):
     assert headers == ["Bearer abc", None]
 
 
-def test_an_aborted_call_ends_as_such():
+@pytest.mark.parametrize("how", ["abort", "release"])
+def test_an_aborted_call_ends_as_such(how):
     async def aborted(url):
         engine = EndpointEngine(EndpointConfig(url=url, model="large"))
         call = asyncio.ensure_future(engine.generate(PROMPT, SAMPLING, seed=1, session="s"))
         await asyncio.sleep(0.2)
-        engine.abort("s")
+        getattr(engine, how)("s")
         completion = await call
         await engine.close()
         return completion.finish_reason

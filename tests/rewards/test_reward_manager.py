@@ -27,6 +27,9 @@ async def slow(solution_str, ground_truth, **kwargs):
     calls.append("answered")
     return {"score": 0.5, "wait": 0.01}
 
+async def never(solution_str, ground_truth, **kwargs):
+    await asyncio.Event().wait()
+
 async def slow_and_broken(solution_str, ground_truth, **kwargs):
     await asyncio.sleep(0)
     raise RuntimeError("the judge hung up")
@@ -189,6 +192,16 @@ def test_or_it_makes_the_episode_a_failed_one_and_never_a_zero(own, name):
     assert not played.stop_reason.is_sample
     assert "raised RuntimeError: the judge" in played.failure
     assert played.scores == {}
+
+
+def test_a_score_that_never_comes_is_waited_for_no_longer_than_the_config_says(own):
+    rewards = manager(score_fn=f"agentgym + {own}:never", timeout=0.05)
+    with pytest.raises(RewardError, match=r"never on task quiz-17 was not there after 0\.05 s") as caught:
+        asyncio.run(rewards.judge(episode()))
+    assert "The episode ended by done after 3 turns" in caught.value.hint
+    played = episode()
+    asyncio.run(manager(score_fn=f"{own}:never", timeout=0.05, on_error="fail").judge(played))
+    assert played.stop_reason is StopReason.REWARD_FAILURE
 
 
 def test_a_mistake_of_ours_is_not_taken_for_a_rewards_error():

@@ -5,6 +5,7 @@ import pytest
 from openmanus_rl.errors import UserError
 from openmanus_rl.rewards import SUPPORTED_REWARD_SCORE_FNS, compute_score
 from openmanus_rl.rewards.exact_match import normalise
+from openmanus_rl.rewards.registry import find_score_function
 
 
 def test_the_guides_rewards_are_registered():
@@ -105,3 +106,13 @@ def test_a_users_own_reward_is_found_in_a_file_or_module(tmp_path, monkeypatch):
 def test_something_that_cannot_be_called_is_no_reward():
     with pytest.raises(UserError, match="cannot be called"):
         compute_score("", "", reward_score_fn="math:pi")
+
+
+@pytest.mark.parametrize(
+    "head", ["def mine(solution_str, ground_truth):", "@process_reward\ndef mine(turn, state, history):"]
+)
+def test_a_reward_that_takes_no_keywords_is_told_before_it_is_asked(tmp_path, head):
+    path = tmp_path / "own.py"
+    path.write_text(f"from openmanus_rl.rewards import process_reward\n\n{head}\n    return 1.0\n")
+    with pytest.raises(UserError, match=r"own\.py:mine\(.*\) takes no \*\*kwargs"):
+        find_score_function(f"{path}:mine")

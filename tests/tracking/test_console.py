@@ -103,13 +103,13 @@ def test_the_summary_says_before_after_time_and_where_things_are():
     assert "2 min 21 s of training, 3 min 23 s in all, 11,520 episodes" in text
     for place in ("learning_curve.png", "runs/maze-grpo/episodes", "checkpoints/step_000060", "./train_ppo.sh"):
         assert place in text
-    assert "within noise" not in text
+    assert "the intervals overlap" not in text
 
 
 def test_a_difference_within_noise_is_called_that():
     console = plain_console()
     RunConsole(1, console).summary(report(wilson(120, 256), wilson(130, 256)))
-    assert "within noise" in console.file.getvalue()
+    assert "the intervals overlap" in console.file.getvalue()
 
 
 def test_a_validation_line_carries_its_interval():

@@ -10,6 +10,7 @@ from tiny_runs import GRPO
 from transformers import AutoModelForCausalLM
 
 from openmanus_rl.data.demonstrations import read_demonstrations
+from openmanus_rl.data.tasks import build_tasks
 from openmanus_rl.errors import UserError
 from openmanus_rl.models.packaged import PACKAGED
 from openmanus_rl.trainer.inputs import prepare_inputs, prepare_model, prepare_tasks
@@ -36,6 +37,22 @@ def test_a_model_is_made_once(prepare):
     assert model == again
     assert any("warm start" in line for line in first)
     assert second == [f"model: {model} (made by an earlier run)"]
+
+
+@pytest.mark.parametrize(("has", "built"), [(9, 2), (4, 2), (3, 1)])
+def test_task_files_are_built_anew_only_where_the_world_has_more(place, tmp_path, monkeypatch, has, built):
+    """In the first call four tasks are wanted, in the second and third eight; the world has so many as `has`."""
+    calls = []
+
+    def counted(name, split, count, options):
+        calls.append(count)
+        return build_tasks(name, split, min(count, has), options)
+
+    monkeypatch.setattr("openmanus_rl.trainer.inputs.build_tasks", counted)
+    config = place.config(f"data.dir={tmp_path}")
+    read = [len(prepare_tasks(config, "train", count)) for count in (4, 8, 8)]
+    assert read == [min(4, has), min(8, has), min(8, has)]
+    assert len(calls) == built
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ def test_an_interrupted_run_finishes_its_step_saves_and_resumes(place, start_cli
     assert f"resumed after step {last} from" in result.out
     assert steps_of(run) == list(range(steps_of(run)[-1] + 1))
 
+    beyond = start_cli("train", f"trainer.resume={run}", "trainer.steps=1").wait()
+    assert (beyond.code, f"stands after step {steps_of(run)[-1]}" in beyond.err) == (2, True), beyond.err
+    assert not (run / "summary.json").exists(), "what was never measured is no result"
+
 
 def test_the_resume_line_works_by_itself(place, start_cli):
     run = place.runs / "maze-ppo"

@@ -144,11 +144,12 @@ def test_a_run_goes_on_without_the_cache_it_began_with(place, stopped_run, tmp_p
 
 
 def test_the_config_of_a_longer_run_is_written_down(place, stopped_run):
-    resume(place, stopped_run, "trainer.save_every=1")
+    resume(place, stopped_run, "trainer.save_every=1", "algorithm.reward_timeout=9")
     assert "steps: 4" in (stopped_run / "config.yaml").read_text()
     (event,) = [line for line in json_lines(stopped_run / "events.jsonl") if line["event"] == "resumed"]
     assert event["changed"]["trainer.steps"] == [2, 4]
     assert event["changed"]["trainer.save_every"] == [2, 1]
+    assert event["changed"]["algorithm.reward_timeout"] == [300.0, 9.0]
     assert "actor.lr" not in event["changed"]
 
 

@@ -1,6 +1,7 @@
 """AgentEvol and DPO: what is kept and paired, that gradients are right, and small runs that go on when stopped."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,10 +15,11 @@ from openmanus_rl.config.schema import RunConfig
 from openmanus_rl.envs.base import Task
 from openmanus_rl.errors import UserError
 from openmanus_rl.trainer import evolve
+from openmanus_rl.trainer.checked_config import load_checked_config
 from openmanus_rl.trainer.dpo import Pair, Preferences, pair_up, run_dpo
 from openmanus_rl.trainer.evolve import keep_best, run_evolve
 from openmanus_rl.trainer.examples import episode_examples, layouts, log_prob_sums
-from openmanus_rl.trainer.self_play import explored_tasks
+from openmanus_rl.trainer.self_play import explore, explored_tasks
 
 
 def played(item: int, *texts: str, success: bool = True, score: float = 1.0) -> Episode:
@@ -47,6 +49,15 @@ def test_rounds_go_through_the_tasks_one_after_another():
     drawn = [task.item_id for each in rounds for task in each]
     assert len(set(drawn[:10])) == 10, "no task comes twice before all came once"
     assert explored_tasks(tasks, 0, 4, 2) == rounds[1]
+
+
+def test_a_task_that_comes_twice_in_a_round_is_not_played_twice_in_the_same_way():
+    requests = []
+    agent = SimpleNamespace(play=lambda asked: requests.extend(asked) or [])
+    tasks = [Task("maze", "maze_1"), Task("maze", "maze_2"), Task("maze", "maze_1")]
+    explore(agent, tasks, RunConfig(rollout={"group_size": 2}), number=1)
+    assert [request.task.item_id for request in requests] == [task.item_id for task in tasks for _ in range(2)]
+    assert len({request.seed for request in requests}) == 6
 
 
 def test_a_success_is_paired_with_a_failure_of_its_own_task_only():
@@ -115,6 +126,8 @@ def test_a_stopped_evolution_goes_on_with_the_round_it_stood_in(place, tmp_path,
     assert explored == [1, 2, 2], "round 1 was not played again"
     lines = json_lines(tmp_path / "run/metrics.jsonl")
     assert [line["step"] for line in lines] == [0, 1, 2]
+    assert sorted(line["time"] for line in lines) == [line["time"] for line in lines]
+    assert json_lines(tmp_path / "run/events.jsonl")[0]["algorithm"] == "evolve"
     assert not [name for line in lines for name in undescribed(line)]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert [entry["n"] for entry in summary["success"]] == [12, 12, 12]
@@ -134,3 +147,10 @@ def test_dpo_makes_a_model_that_prefers_what_succeeded(place, tmp_path):
     assert lines[-1]["train/loss"] < lines[1]["train/loss"]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["success_after"]["n"] == 12
+
+
+def test_dpo_of_single_episodes_is_refused_before_anything_is_played(place, tmp_path):
+    config = load_checked_config(place.grpo, place.words("rollout.group_size=1"), gives_credit=False)
+    with pytest.raises(UserError, match=r"rollout\.group_size=1: dpo compares"):
+        run_dpo(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

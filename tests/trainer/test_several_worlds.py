@@ -69,8 +69,11 @@ def test_names_weights_and_what_a_run_is_called():
 
 def test_a_run_of_two_worlds_trains_measures_each_and_can_be_evaluated(place):
     words = [*MIX, "trainer.steps=2", "trainer.validate_every=1", "trainer.save_every=1", "data.validation_tasks=5"]
-    run = train(place.config(*words))
+    run = train(place.config(*words), preset=place.grpo)
     assert run.name == "maze-wordle-grpo"
+    before, now = json_lines(run / "events.jsonl")[0]["changed"]["envs"]
+    assert before == {}
+    assert now["maze"]["weight"] == 3.0
     lines = json_lines(run / "metrics.jsonl")
     for line in lines:
         assert [line[f"val/success/{world}/n"] for world in ("maze", "wordle")] == [5, 5]

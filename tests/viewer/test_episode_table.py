@@ -148,10 +148,11 @@ def test_a_filter_keeps_what_fits_and_only_that(filled, words, holds):
 
 
 def test_a_failed_episode_is_no_miss(tmp_path):
-    log(tmp_path).write("train", 1, [episode(1, stop_reason=StopReason.ENV_TIMEOUT), episode(2)])
+    log(tmp_path).write("train", 1, [episode(1, stop_reason=reason) for reason in StopReason])
     rows = table(tmp_path).rows
-    assert items(filter_from({"outcome": "miss"}).choose(rows)) == ["maze_2"]
-    assert items(filter_from({"outcome": "failed"}).choose(rows)) == ["maze_1"]
+    for outcome, is_sample in [("miss", True), ("failed", False)]:
+        ends = [row.entry.stop_reason for row in filter_from({"outcome": outcome}).choose(rows)]
+        assert ends == [reason for reason in StopReason if reason.is_sample == is_sample]
 
 
 def test_mistakes_in_a_filter_are_told(filled):

@@ -165,6 +165,16 @@ def test_filters_narrow_the_list_and_stand_in_the_address(page, url):
     expect(count).to_have_text("48 of 96 episodes")
 
 
+def test_a_badge_says_what_the_filter_of_outcomes_says(page, serve, tmp_path):
+    played = [episode(number, stop_reason=reason) for number, reason in enumerate(StopReason)]
+    EpisodeLog(tmp_path / "run" / "episodes").write("train", 1, played)
+    url = serve(tmp_path).url
+    for outcome, label, is_sample in [("failed", "! failed", False), ("miss", "✗ no success", True)]:
+        page.goto(f"{url}#/run/run/episodes?outcome={outcome}")
+        badges = page.locator(".virtual .badge")
+        expect(badges).to_have_text([label] * sum(reason.is_sample == is_sample for reason in StopReason))
+
+
 def test_the_list_is_walked_and_opened_with_the_keyboard(page, url):
     page.goto(url + "#/run/maze-grpo/episodes?kind=train")
     expect(page.locator(".virtual .episode-row").first).to_contain_text("maze_12")
@@ -198,6 +208,10 @@ def test_an_episode_is_a_conversation_with_its_actions_rewards_states_and_times(
         expect(facts).to_contain_text(said)
     expect(page.locator(".message.world").nth(1)).to_contain_text("You are at 0.")
     expect(page.locator(".command code")).to_have_text(re.compile(r"openmanus-rl replay .*train_step_000002\.jsonl:1$"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(".command button").click()
+    expect(page.locator(".command button")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator(".command code").inner_text()
 
 
 def test_what_trained_is_told_apart_at_a_glance(page, url):
@@ -245,7 +259,15 @@ def test_a_comparison_says_whether_the_difference_is_noise(page, url):
     expect(page.locator("table").first).to_contain_text("worse, outside the noise")
     expect(page.locator("table").first).to_contain_text("−50.0 points")
     expect(page.locator("details")).to_contain_text("trainer.seed")
-    expect(page.locator(".hero .readout")).to_contain_text("maze-ppo")
+    readout = page.locator(".hero .readout")
+    expect(readout).to_contain_text("maze-ppo")
+    for axis, where in [("by step", "step 4"), ("by time", re.compile(r"after \d+ m?s"))]:
+        expect(page.get_by_role("button", name=axis)).to_be_visible()
+        page.locator(".hero .chart").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        expect(readout).to_contain_text(where)
+        page.locator(".toolbar button").click()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

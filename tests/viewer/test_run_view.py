@@ -7,10 +7,12 @@ import shutil
 import pytest
 from made_runs import credit, episode, make_run, metrics_at, pieces
 
+from openmanus_rl.agent.episode import StopReason
 from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.tracking.episodes import EpisodeLog
 from openmanus_rl.tracking.metrics import MetricsLog
 from openmanus_rl.tracking.stats import difference, wilson
+from openmanus_rl.trainer.metrics import episode_metrics
 from openmanus_rl.viewer.compare import compare, differing_values
 from openmanus_rl.viewer.metrics import MetricColumns
 from openmanus_rl.viewer.run import READING, RunView
@@ -19,7 +21,7 @@ from openmanus_rl.viewer.search import TextMemory
 
 def test_the_overview_tells_success_with_its_interval_events_config_and_what_differs(runs):
     told = RunView(runs / "maze-grpo").overview()
-    assert (told["env"], told["estimator"], told["step"], told["steps"]) == ("maze", "grpo", 12, 12)
+    assert (told["env"], told["algorithm"], told["step"], told["steps"]) == ("maze", "grpo", 12, 12)
     assert told["success"] == {**wilson(96, 128).to_dict(), "step": 12}
     assert [event["event"] for event in told["events"]] == ["started", "guard"]
     assert told["preset"] == {"name": "maze_grpo.yaml", "changed": {"trainer.steps": [50, 12]}}
@@ -151,6 +153,7 @@ def test_what_an_evaluation_kept_can_be_viewed_too(tmp_path):
     EpisodeLog(tmp_path / "played", RecordDetails(pieces=pieces)).write("validation", 0, [episode(1)], credit)
     told = RunView(tmp_path / "played").list_episodes({}, 0, 10)
     assert [row["item_id"] for row in told["rows"]] == ["maze_1"]
+    assert RunView(tmp_path / "played").brief()["status"] == "episodes"
 
 
 def test_a_line_that_is_cut_off_is_told_once_the_run_has_ended(tmp_path):
@@ -199,6 +202,46 @@ def test_a_start_that_says_odd_things_of_its_preset_is_shown(tmp_path):
     run = make_run(tmp_path / "run", steps=4)
     (run / "events.jsonl").write_text('{"event": "started", "preset": "p", "changed": {"a": 1, "b": [1, 2]}}\n')
     assert RunView(run).overview()["preset"] == {"name": "p", "changed": {"b": [1, 2]}}
+
+
+def test_what_a_resumed_run_changed_differs_from_the_preset_as_it_is_now(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    told = [
+        {"event": "started", "preset": "p", "changed": {"trainer.steps": [50, 4], "trainer.threads": [1, 2]}},
+        {
+            "event": "resumed",
+            "changed": {"trainer.steps": [4, 8], "trainer.threads": [2, 1], "env.num_servers": [1, 2]},
+        },
+    ]
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
+    assert RunView(run).overview()["preset"]["changed"] == {"trainer.steps": [50, 8], "env.num_servers": [1, 2]}
+
+
+def test_many_checkpoints_hide_no_alarm(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    told = [{"event": "guard", "step": 1}, *({"event": "checkpoint", "step": step} for step in range(2000))]
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
+    events = RunView(run).overview()["events"]
+    assert (events[0]["event"], events[-1]["step"]) == ("guard", 1999)
+    assert len(events) < 1000
+
+
+def test_a_run_of_another_verb_is_not_called_what_its_config_says_of_training(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    (run / "events.jsonl").write_text('{"event": "started", "algorithm": "sft"}\n')
+    told = RunView(run).brief()
+    assert (told["algorithm"], told["step"], told["steps"]) == ("sft", 4, None)
+
+
+def test_success_by_difficulty_counts_whom_the_metrics_count(tmp_path):
+    """An episode that only its score function failed is judged by the world, and is no sample."""
+    ends = [StopReason.DONE, StopReason.REWARD_FAILURE, StopReason.DEADLINE, StopReason.ABORTED]
+    played = [episode(item, success=item == 1, stop_reason=end) for item, end in enumerate(ends)]
+    EpisodeLog(tmp_path / "run" / "episodes").write("validation", 0, played)
+    (part,) = RunView(tmp_path / "run").overview()["breakdown"]
+    metrics = episode_metrics(played)
+    assert (part["rate"], part["n"]) == (metrics["success/rate"], metrics["success/n"]) == (0.5, 2)
+    assert (part["return"], part["turns"]) == (metrics["episode/return/mean"], metrics["num_turns/mean"])
 
 
 def test_texts_that_were_read_ahead_are_not_read_again_by_the_search(tmp_path, monkeypatch):

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from openmanus_rl.agent.records import RecordDetails
 from openmanus_rl.tracking.episodes import EpisodeLog
+from openmanus_rl.viewer.episodes import EpisodeTable
 from openmanus_rl.viewer.hostile import visible
 from openmanus_rl.viewer.run import RunView
-from openmanus_rl.viewer.terminal import one_episode
+from openmanus_rl.viewer.terminal import episode_table, one_episode
 
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey, or cannot print."""
@@ -24,6 +25,15 @@ def test_episodes_are_listed_newest_first_and_narrowed(cli, runs):
     assert re.findall(r"train_step_\d+:\d", listed.out) == ["train_step_000012:4", "train_step_000012:1"]
     assert "2 of 24" in listed.out
     assert re.findall(r"\w+_step_\d+:\d", cli("episodes", "show", run, "--step", "3").out)[-1] == "train_step_000003:1"
+
+
+def test_a_narrow_terminal_cuts_no_episodes_name(tmp_path):
+    EpisodeLog(tmp_path, RecordDetails()).write("validation", 1, [episode(0, item_id="alfworld a long way " * 5)])
+    table = EpisodeTable(tmp_path)
+    table.refresh()
+    narrow = Console(file=io.StringIO(), width=80)
+    narrow.print(episode_table([table.find("validation_step_000001.jsonl", 1)]))
+    assert "validation_step_000001:1 " in narrow.file.getvalue()
 
 
 def test_an_episode_is_read_turn_by_turn(cli, runs):

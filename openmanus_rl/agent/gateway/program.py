@@ -1,10 +1,11 @@
 """An agent written elsewhere plays the episodes: it talks to the gateway, and says at the end what it achieved."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from openmanus_rl.agent.episode import Episode, StopReason
 from openmanus_rl.agent.gateway.recording import Recording
@@ -70,17 +71,11 @@ class ProgramAgent(OpenManusAgent):
     async def _serve_and_play(
         self, requests: Sequence[EpisodeRequest], on_end: Callable[[Episode], None] | None, enough: int | None
     ) -> list[Episode]:
-        threads = ThreadPoolExecutor(min(self.limits.concurrency, len(requests)) or 1, "program")
-        try:
-            async with self.gateway.serving() as url:
-                play = partial(self._play_once, url, threads)
-                return await play_requests(play, requests, self.limits, judge=self.judge, on_end=on_end, enough=enough)
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        async with self.gateway.serving() as url:
+            play = partial(self._play_once, url)
+            return await play_requests(play, requests, self.limits, judge=self.judge, on_end=on_end, enough=enough)
 
-    async def _play_once(
-        self, url: str, threads: ThreadPoolExecutor, request: EpisodeRequest, session: str, deadline: float
-    ) -> Episode:
+    async def _play_once(self, url: str, request: EpisodeRequest, session: str, deadline: float) -> Episode:
         line = Line(Recording(self.renderer), request.temperature, request.seed, session, deadline)
         name = self.gateway.open(line)
         servers = self.env_urls[request.task.env]
@@ -91,16 +86,46 @@ class ProgramAgent(OpenManusAgent):
             env_url=servers[request.seed % len(servers)],
         )
         try:
-            reward, success = await asyncio.get_running_loop().run_in_executor(threads, call)
-        except UserError:
-            raise
-        except Exception as error:
-            _raise_engines(line)
-            raise EnvFailure(f"the program raised {type(error).__name__}: {error}") from error
+            said, error = await _in_a_thread(call)
         finally:
             self.gateway.close(name)
+        if isinstance(error, UserError):
+            raise error
         _raise_engines(line)
-        return _episode(request, line.recording, reward, success)
+        if error is not None:
+            raise EnvFailure(f"the program raised {type(error).__name__}: {error}") from error
+        return _episode(request, line.recording, *_outcome(said))
+
+
+async def _in_a_thread(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What `call` returns or raises. Nobody waits for its thread once the episode is over, nor at the process's end."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = call(), None
+        except BaseException as error:  # noqa: BLE001 - it belongs to the episode, and is told there
+            outcome = None, error
+        with suppress(RuntimeError):  # the loop is closed: the run has ended meanwhile
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=work, name="program", daemon=True).start()
+    return await ended
+
+
+def _outcome(said: Any) -> tuple[float, bool]:
+    try:
+        reward, success = said
+        return float(reward), bool(success)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"agent.program returned {said!r:.100}.", "It must return (reward, success), such as (1.0, True)."
+        ) from error
 
 
 def _raise_engines(line: Line) -> None:
@@ -115,6 +140,6 @@ def _episode(request: EpisodeRequest, recording: Recording, reward: float, succe
     episode = Episode(request.task, request.group, request.sample, request.seed, recording.segments)
     if not episode.turns:
         raise EnvFailure("the program ended without a single call of the model")
-    episode.turns[-1].reward = float(reward)
-    episode.stop_reason, episode.success = StopReason.DONE, bool(success)
+    episode.turns[-1].reward = reward
+    episode.stop_reason, episode.success = StopReason.DONE, success
     return episode

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from openmanus_rl.data.messages import Message
-from openmanus_rl.errors import UserError
+from openmanus_rl.errors import UserError, blamed_on
 from openmanus_rl.registry import Registry
 
 END_OF_THOUGHT = "</think>"
@@ -56,10 +56,19 @@ class ActionTemplate(ABC):
     def parse(self, answer: str) -> ParsedAction:
         """Read an answer. Text of a model is data: it is matched, never evaluated, and whatever it is, none raises."""
 
+    def read(self, answer: str) -> ParsedAction:
+        """`parse`, where a mistake of a user's own template is told as one."""
+        who = f"agent.template: {type(self).__name__}.parse"
+        with blamed_on(who, type(self).parse):
+            parsed = self.parse(answer)
+        if not isinstance(parsed, ParsedAction):
+            raise UserError(f"{who} gave a {type(parsed).__name__}.", "It must give ParsedAction(…) or invalid(…).")
+        return parsed
+
     def render(self, action: str, thought: str | None = None) -> str:
         """What a demonstrator writes: an answer that is read back as `action`, or an error."""
         answer = self.write(action, thought or "go")
-        if self.parse(answer).action != action:
+        if self.read(answer).action != action:
             raise UserError(
                 f"the action {action!r} cannot be written with this template: it would be read as something else.",
                 f"It was written as {answer!r}. Choose another agent.template for this world.",
@@ -82,13 +91,21 @@ TEMPLATES: Registry[ActionTemplate] = Registry("action template")
 def find_template(name: str) -> ActionTemplate:
     """The template called `name`, or a user's own at `module:name`, as an object or as its class."""
     found = TEMPLATES.lookup(name)
-    template = found() if isinstance(found, type) else found
-    if not isinstance(template, ActionTemplate):
+    if isinstance(found, ActionTemplate):
+        return found
+    if not (isinstance(found, type) and issubclass(found, ActionTemplate)):
+        what = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
         raise UserError(
-            f"agent.template={name} is a {type(template).__name__}, not an ActionTemplate.",
+            f"agent.template={name} is {what}, not an ActionTemplate.",
             "Derive it from openmanus_rl.agent.templates.ActionTemplate; docs/agent.md has an example.",
         )
-    return template
+    missing = [*found.__abstractmethods__, *([] if hasattr(found, "instructions") else ["instructions"])]
+    if missing:
+        raise UserError(
+            f"agent.template={name} has no {' and no '.join(sorted(missing))}.", "docs/agent.md has an example."
+        )
+    with blamed_on(f"agent.template={name}", found.__init__):
+        return found()
 
 
 def after_thought(answer: str) -> int:

@@ -7,7 +7,7 @@ AgentGym's own servers in that form are cassettes too.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +17,7 @@ from openmanus_rl.errors import UserError
 SESSION = "SESSION"
 """Stands for the session's id in a request that is compared with another session's."""
 
-_NATIVE = re.compile(r"(?P<before>.*/v1/sessions/)(?P<session>\d+)(?P<after>/.*)?")
+_NATIVE = re.compile(r"(?P<before>.*/v1/sessions/)(?P<session>\d{1,16})(?P<after>/.*)?")
 _ID_KEYS = ("env_idx", "id")
 """AgentGym's names of a session; a request with both means the first."""
 
@@ -58,7 +58,7 @@ class Exchange:
             return _id_in(self.request_json, _ID_KEYS)
         query = dict(parse_qsl(urlsplit(self.url).query))
         given = next((query[key] for key in _ID_KEYS if key in query), "")
-        return int(given) if given.isdecimal() else None
+        return int(given) if re.fullmatch(r"\d{1,16}", given) else None
 
     @property
     def question(self) -> "Exchange":
@@ -91,29 +91,39 @@ class Exchange:
             "status": self.status,
             "response": self.response,
         }
-        return json.dumps(record, ensure_ascii=False) + "\n"
+        return json.dumps(record) + "\n"
 
 
 def read_cassette(path: Path) -> Iterator[Exchange]:
     """The exchanges of a file, in the order in which they were answered."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 yield _read(line, f"{path}, line {number}")
-    except FileNotFoundError as error:
-        raise UserError(f"there is no cassette at {path}.", "Make one: openmanus-rl env record") from error
+    except OSError as error:
+        raise UserError(
+            f"there is no cassette at {path}: {error.strerror}.", "Make one: openmanus-rl env record"
+        ) from error
 
 
-def _read(line: str, where: str) -> Exchange:
+def decoded(body: bytes) -> Any:
+    """JSON, or the text of what is none, or None for nothing."""
+    if not body:
+        return None
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode(errors="replace")
+
+
+def _read(line: bytes, where: str) -> Exchange:
     try:
         record = json.loads(line)
-        exchange = Exchange(
-            record["method"], record["url"], record["request_json"], record["status"], record["response"]
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        parts = urlsplit(record["url"])
+        url = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        return Exchange(record["method"], url, record["request_json"], record["status"], record["response"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{where} is no exchange of a cassette: {error!r}.") from error
-    parts = urlsplit(exchange.url)
-    return replace(exchange, url=f"{parts.path}?{parts.query}" if parts.query else parts.path)
 
 
 def _id_in(answer: Any, keys: tuple[str, ...]) -> int | None:

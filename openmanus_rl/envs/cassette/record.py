@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 from starlette.applications import Starlette
@@ -12,7 +11,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openmanus_rl.envs.cassette.exchange import Exchange
+from openmanus_rl.envs.cassette.exchange import Exchange, decoded
+from openmanus_rl.errors import UserError
 
 UNRECORDED = ("/health", "/metrics", "/")
 """Paths that tell of the server and not of a world."""
@@ -26,8 +26,11 @@ class Recorder:
 
     def __init__(self, app: ASGIApp, cassette: Path) -> None:
         self._app = app
-        cassette.parent.mkdir(parents=True, exist_ok=True)
-        self._file = cassette.open("w", encoding="utf-8")
+        try:
+            cassette.parent.mkdir(parents=True, exist_ok=True)
+            self._file = cassette.open("w", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{cassette} cannot be written: {error.strerror}.", "Give another file.") from error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in UNRECORDED:
@@ -72,8 +75,8 @@ class _Passing:
         is_last = message["type"] == "http.response.body" and not message.get("more_body")
         if not self._is_known and (is_last or self._status == 204):
             self._is_known = True
-            answer = _decoded(bytes(self._answered))
-            yield Exchange(self._method, self._url, _decoded(bytes(self.asked)), self._status, answer)
+            answer = decoded(bytes(self._answered))
+            yield Exchange(self._method, self._url, decoded(bytes(self.asked)), self._status, answer)
 
     def _steps(self) -> Iterator[Exchange]:
         """The lines that have come in whole; each is the answer to one step."""
@@ -84,16 +87,6 @@ class _Passing:
             step = dict(steps[line["index"]])
             where = f"/v1/sessions/{step.pop('session_id')}/step"
             yield Exchange("POST", where, step, line["status"], line["answer"])
-
-
-def _decoded(body: bytes) -> Any:
-    """JSON, or the text of what is none, or None for nothing."""
-    if not body:
-        return None
-    try:
-        return json.loads(body)
-    except ValueError:
-        return body.decode(errors="replace")
 
 
 def forwarding_app(upstream: str) -> Starlette:

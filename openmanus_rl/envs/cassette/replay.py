@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from openmanus_rl.envs.cassette.exchange import Exchange
+from openmanus_rl.envs.cassette.exchange import Exchange, decoded
+from openmanus_rl.envs.cassette.record import UNRECORDED
 
 log = logging.getLogger(__name__)
 
@@ -108,22 +109,22 @@ class ReplayServer:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def _handle(self, request: Request) -> Response:
-        body = await request.body()
-        try:
-            content = json.loads(body) if body else None
-        except ValueError:
-            content = body.decode(errors="replace")
+        if request.url.path in UNRECORDED:
+            return JSONResponse({"title": "Not Found", "status": 404, "detail": "A cassette tells of sessions."}, 404)
+        content = decoded(await request.body())
         url = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         answer = self._played(Exchange(request.method, url, content))
         return Response(status_code=204) if answer.status == 204 else JSONResponse(answer.response, answer.status)
 
     async def _batch(self, request: Request) -> Response:
-        steps = (await request.json())["steps"]
+        try:
+            steps = [(step.pop("session_id"), step) for step in decoded(await request.body())["steps"]]
+        except (KeyError, TypeError, AttributeError):  # a batch that is none was recorded as it came
+            return await self._handle(request)
 
         async def lines() -> AsyncIterator[bytes]:
-            for index, step in enumerate(steps):
-                body = {key: value for key, value in step.items() if key != "session_id"}
-                answer = self._played(Exchange("POST", f"/v1/sessions/{step['session_id']}/step", body))
+            for index, (session, body) in enumerate(steps):
+                answer = self._played(Exchange("POST", f"/v1/sessions/{session}/step", body))
                 yield json.dumps({"index": index, "status": answer.status, "answer": answer.response}).encode() + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")

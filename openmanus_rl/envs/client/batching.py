@@ -13,8 +13,8 @@ from typing import Any
 from openmanus_rl.envs.client.transport import NoAnswer, Reply, TooLate, Transport
 
 MAX_STEPS = 256
-MAX_CHARACTERS = 100_000
-"""Of all actions in a batch, so that its body stays well within what a server takes."""
+MAX_CHARACTERS = 80_000
+"""Of all actions in a batch: as JSON has twelve bytes for some, its body stays within the MiB that a server takes."""
 
 
 @dataclass(frozen=True)

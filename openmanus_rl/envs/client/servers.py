@@ -31,8 +31,8 @@ class Servers:
     ) -> Handle:
         """Start at one server, or somewhere: `attempt(url, seconds)` on one after another, within the budget.
 
-        A server that gives no answer rests for a while. One try gets at most half of the time that is left, so that
-        there is time to ask another.
+        A server that gives no answer rests for a while: a silent one for as long as it was waited for. One try gets at
+        most half of the time that is left, so that there is time to ask another.
         """
         deadline = time.monotonic() + patience.start_seconds
         failures: list[str] = []
@@ -52,7 +52,8 @@ class Servers:
             except NoAnswer as error:
                 reason, late = f"{url}: {error}", isinstance(error, TooLate)
                 failures.append(reason)
-                pause = rest = patience.pause(len(failures))
+                pause = patience.pause(len(failures))
+                rest = share if late else pause
             finally:
                 if not started:
                     self.release(url)

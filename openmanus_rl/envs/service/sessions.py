@@ -177,6 +177,7 @@ class Session:
             self._metrics.failures["crashed"] += 1
             raise Problem(500, "The world failed", f"{error}; the session has ended.") from error
         except NoRoom as error:
+            self._metrics.failures["full"] += 1
             raise busy(str(error)) from error
         except UserError as error:
             raise Problem(422, "The world refuses", f"{error.what}. {error.hint}".strip()) from error
@@ -184,6 +185,9 @@ class Session:
             raise Problem(501, "The world cannot do that", str(error)) from error
         except EpisodeOver as error:
             raise out_of_order(str(error)) from error
+        except (OSError, RuntimeError) as error:  # the server's own: whatever else a world raises is a `WorldCrashed`
+            self._metrics.failures["full"] += 1
+            raise busy(f"this machine has no room for another world: {error}.") from error
         finally:
             if latency is not None:
                 latency.observe(time.perf_counter() - began)
@@ -246,7 +250,7 @@ class Sessions:
                 await session.build(self.world, {**self._options, **options})
                 if task is not None:
                     await session.reset(task)
-            except Problem:
+            except BaseException:
                 await session.close()
                 raise
         return session

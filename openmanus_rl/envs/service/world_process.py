@@ -35,6 +35,7 @@ class Nursery:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
 
     def fork(self) -> tuple[int, socket.socket]:
         """A new process: its id, and the connection to it. Blocks."""
@@ -62,11 +63,16 @@ class Nursery:
                     self._close()
 
     def close(self) -> None:
-        """End the helper and all its worlds."""
+        """End the helper and all its worlds, for good; whoever waits for a fork meanwhile, waits in vain."""
+        self._closed = True
+        if (helper := self._process) is not None:
+            helper.kill()
         with self._lock:
             self._close()
 
     def _started(self) -> socket.socket:
+        if self._closed:
+            raise EOFError("the server stops")
         if self._control is None:
             self._control, theirs = socket.socketpair()
             self._control.settimeout(FORK_SECONDS)

@@ -71,8 +71,9 @@ class WorldThread(Runner):
 
     def _put(self, job: Callable[[], Any]) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="world")
-            self._thread.start()
+            thread = threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="world")
+            thread.start()  # raises where no more threads are to be had
+            self._thread = thread
         self._jobs.put(job)
 
 

@@ -17,9 +17,9 @@ export function seriesColour(index) {
 /**
  * `lines`: [{label, x, y, colour, width, dots, format, hidden}], each with its own x values; `bands`: indexes of
  * the lines below and above, and the line whose colour it has; `stacked`: areas on top of each other; `marks`: [{x, kind, text}].
- * Lines beyond the eighth have the first ones' colours, dashed.
+ * Lines beyond the eighth have the first ones' colours, dashed. `where` says in words which x the cursor is at.
  */
-export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, height = 190, range, onzoom }) {
+export function chart(place, { title, note, lines, bands = [], stacked, marks = [], byTime, where = byTime ? atTime : atStep, height = 190, range, onzoom }) {
   const now = { lines, marks, columns: [] };
   const readout = h("div", { class: "readout", "aria-live": "polite" });
   const body = h("div", { class: "plot" });
@@ -37,7 +37,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     width: Math.max(200, body.clientWidth),
     height,
     legend: { show: false },
-    padding: [10, 18, 0, 0],
+    padding: [10, 24, 0, 0],
     cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !onzoom }, focus: { prox: 24 } },
     scales: { x: { time: Boolean(byTime), range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: range ?? (stacked ? rangeFromZero : paddedRange) } },
     axes: [
@@ -56,7 +56,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     bands: filled(bands, stacked, lines),
     hooks: {
       draw: [(plot) => drawMarks(plot, now.marks), (plot) => drawLoneIntervals(plot, bands, now.lines)],
-      setCursor: [(plot) => tell(readout, plot, now, byTime)],
+      setCursor: [(plot) => tell(readout, plot, now, where)],
       setSelect: [(plot) => {
         if (!onzoom || plot.select.width < 4) return;
         onzoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
@@ -64,7 +64,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     },
   };
   const plot = new uPlot(options, data(), body);
-  tell(readout, plot, now, byTime);
+  tell(readout, plot, now, where);
   const observer = new ResizeObserver(() => {
     if (body.clientWidth && Math.abs(body.clientWidth - plot.width) > 1) plot.setSize({ width: body.clientWidth, height });
   });
@@ -78,7 +78,7 @@ export function chart(place, { title, note, lines, bands = [], stacked, marks = 
     Object.assign(now, { lines: newLines, marks: newMarks });
     plot.setData(data(), !isCloser);
     if (isCloser) plot.setScale("x", { min, max });
-    tell(readout, plot, now, byTime);
+    tell(readout, plot, now, where);
   };
   figure.close = () => {
     observer.disconnect();
@@ -223,7 +223,7 @@ function drawLoneIntervals(plot, bands, lines) {
 }
 
 /** The values under the cursor, else the last ones. */
-function tell(readout, plot, { lines, columns, marks }, byTime) {
+function tell(readout, plot, { lines, columns, marks }, where) {
   const xs = plot.data[0];
   const at = plot.cursor.idx ?? null;
   const entries = lines.map((line, index) => {
@@ -234,9 +234,16 @@ function tell(readout, plot, { lines, columns, marks }, byTime) {
   });
   const reach = xs.length > 1 ? (plot.scales.x.max - plot.scales.x.min) / 60 : 0;
   const near = at === null ? [] : marks.filter((mark) => Math.abs(mark.x - xs[at]) <= reach).slice(0, 3);
-  const where = at === null ? null : byTime ? new Date(xs[at] * 1000).toLocaleTimeString("en-GB") : `step ${number(xs[at])}`;
-  readout.replaceChildren(...[where && h("span", { class: "reading muted" }, where), ...entries,
+  readout.replaceChildren(...[at !== null && h("span", { class: "reading muted" }, where(xs[at])), ...entries,
     ...near.map((mark) => h("span", { class: "reading accent" }, plain(mark.text)))].filter(Boolean));
+}
+
+function atStep(step) {
+  return `step ${number(step)}`;
+}
+
+function atTime(time) {
+  return new Date(time * 1000).toLocaleTimeString("en-GB");
 }
 
 function spoken(lines) {

@@ -2,7 +2,7 @@
 import { get, told, watch } from "./api.js";
 import { chart, seriesColour } from "./charts.js";
 import { fill, h, link } from "./dom.js";
-import { number, percent, shown } from "./format.js";
+import { number, percent, seconds, shown } from "./format.js";
 import { column } from "./run.js";
 import { status, successBar } from "./runs.js";
 import { inline, named } from "./text.js";
@@ -83,19 +83,23 @@ function overlay([title, metric, format], names, data, byTime, isHero) {
   const begun = (part) => (byTime ? Math.min(...part.time.filter((time) => time !== null)) : 0);
   const lines = names.map((name, index) => {
     const { x, y } = column(data[index], metric, byTime);
-    return { label: name, x: byTime ? x.map((time) => time - begun(data[index])) : x, y, colour: seriesColour(index), format, width: isHero ? 2.25 : 1.5, dots: isHero && x.length < 40 };
+    return { label: name, x: byTime ? since(x, begun(data[index])) : x, y, colour: seriesColour(index), format, width: isHero ? 2.25 : 1.5, dots: isHero && x.length < 40 };
   }).filter((line) => line.x.length);
   if (!lines.length) return null;
   if (isHero) lines.push(...lines.flatMap((line) => interval(line, data[names.indexOf(line.label)], byTime, begun)));
   const bands = isHero ? lines.filter((line) => line.edge === "low").map((line) => [lines.indexOf(line), lines.indexOf(line) + 1, line.of]) : [];
-  return { isHero, bands, title, note: byTime ? "seconds since each began" : null, lines, height: isHero ? 260 : 190, range: isHero ? () => [0, 1] : undefined };
+  return { isHero, bands, title, note: byTime ? "seconds since each began" : null, where: byTime ? (past) => `after ${seconds(past)}` : undefined, lines, height: isHero ? 260 : 190, range: isHero ? () => [0, 1] : undefined };
+}
+
+function since(times, start) {
+  return times.map((time) => (time === null ? null : time - start));
 }
 
 /** The lower and the upper edge of a run's interval. */
 function interval(line, data, byTime, begun) {
   return ["low", "high"].map((edge) => {
     const { x, y } = column(data, `val/success/${edge}`, byTime);
-    return { label: edge, edge, of: line, x: byTime ? x.map((time) => time - begun(data)) : x, y, colour: line.colour, hidden: true };
+    return { label: edge, edge, of: line, x: byTime ? since(x, begun(data)) : x, y, colour: line.colour, hidden: true };
   });
 }
 

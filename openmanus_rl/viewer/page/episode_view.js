@@ -4,7 +4,7 @@ import { number, plural, seconds, signed } from "./format.js";
 import { block, inline, plain, shortened } from "./text.js";
 import { COLOURINGS, scaleOf, tokenCard, tokensOf, tokenStrip } from "./tokens.js";
 
-const FAILURES = ["env_failure", "env_timeout", "engine_failure", "reward_failure", "aborted"];
+const FAILURES = ["env_failure", "env_timeout", "engine_failure", "reward_failure", "deadline", "aborted"];
 const TOKENS_AT_ONCE = 3000;
 const TOKENS_OF_AN_EPISODE = 12000;
 const FEWEST_TOKENS = 100;

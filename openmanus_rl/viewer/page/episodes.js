@@ -37,7 +37,7 @@ export async function show(place, { run, words }, signal) {
   };
   const form = filters(query, ask);
   form.offer(facets);
-  fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.headers(query, ask), list.element, list.note);
+  fill(place, h("div", { class: "title-row" }, h("h1", {}, "Episodes"), list.count, list.more), form, list.note, list.headers(query, ask), list.element);
   list.renew().then(() => list.readAhead());
   let version = state.episodes;
   watch([run], told(async (states) => {
@@ -116,7 +116,7 @@ class EpisodeList {
     this.run = run;
     this.signal = signal;
     this.count = h("span", { class: "muted", role: "status" });
-    this.note = h("p", { class: "muted" });
+    this.note = h("p", { class: "muted", hidden: true });
     this.more = h("button", { type: "button", class: "button", hidden: true, onclick: () => { this.element.scrollTop = 0; this.renew(); } }, "There are new episodes");
     this.space = h("div", { class: "virtual-space" });
     this.element = h("div", { class: "virtual", tabindex: "0", role: "listbox", "aria-label": "Episodes" }, this.space);
@@ -242,7 +242,8 @@ class EpisodeList {
     const progress = search && !search.done ? `, searched ${number(search.searched)} of ${number(search.of)}` : "";
     const indexing = waiting ? ` · ${plural(waiting, "file")} still to be indexed` : "";
     this.count.textContent = (matched === total ? plural(total, "episode") : `${number(matched)}${more} of ${plural(total, "episode")}`) + progress + indexing;
-    this.note.textContent = matched ? "" : more ? "Searching …" : total ? "No episode fits these filters." : "No episode is written yet.";
+    this.note.hidden = matched > 0;
+    this.note.textContent = more ? "Searching …" : total ? "No episode fits these filters." : "No episode is written yet.";
   }
 
   draw() {

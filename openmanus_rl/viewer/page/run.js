@@ -26,6 +26,7 @@ const CHARTS = [
   { title: "Sampled tokens a second", lines: [["perf/sampled_tokens_per_second", "tokens/s"]] },
   { title: "Seconds a step, by part", stacked: true, lines: [["gen"], ["waiting"], ["old_log_prob"], ["ref"], ["values"], ["adv"], ["update_critic"], ["update_actor"], ["update_weights"], ["other"], ["testing", "validation, after it"]].map(([part, label]) => [`timing_s/${part}`, label ?? part.replaceAll("_", " ")]) },
 ];
+const LISTED_CHECKPOINTS = 50;
 const SUCCESS = ["val/success/rate", "val/success/low", "val/success/high", "success/rate"];
 
 export async function show(place, { run }, signal) {
@@ -53,21 +54,22 @@ export async function show(place, { run }, signal) {
 
 function drawHead(head, run) {
   const latest = run.latest;
-  const progress = run.steps ? Math.min(1, (run.step ?? 0) / run.steps) : 0;
+  const progress = run.steps ? Math.min(1, (run.step ?? 0) / run.steps) : null;
+  const [of, measured] = "episode/return/mean" in latest ? ["", "in training"] : ["val/", "held out"];
   const tiles = [
     ["Held-out success", run.success ? successBar(run.success) : "not measured yet", run.success ? `at step ${number(run.success.step)}` : ""],
     ["Training success", percent(latest["success/rate"] ?? null), "last step"],
-    ["Return", signed(latest["episode/return/mean"] ?? latest["val/episode/return/mean"] ?? null), "an episode"],
-    ["Turns", number(latest["num_turns/mean"] ?? latest["val/num_turns/mean"] ?? null), "an episode"],
+    ["Return", signed(latest[`${of}episode/return/mean`] ?? null), measured],
+    ["Turns", number(latest[`${of}num_turns/mean`] ?? null), measured],
     ["Speed", `${number(latest["perf/sampled_tokens_per_second"] ?? null)}`, "sampled tokens/s"],
     ["Trained for", seconds(latest["training/seconds"] ?? null), `changed ${ago(run.changed)}`],
   ];
   fill(head,
     h("div", { class: "title-row" }, h("h1", {}, named(run.name, 80)), status(run.status),
-      h("span", { class: "muted" }, inline([run.env, run.estimator].filter(Boolean).join(" · ") || "no config", 80))),
-    h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(progress * 100), "aria-label": "Steps done" },
+      h("span", { class: "muted" }, inline([run.env, run.algorithm].filter(Boolean).join(" · ") || "no config", 80))),
+    progress !== null && h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(progress * 100), "aria-label": "Steps done" },
       h("span", { style: { width: `${progress * 100}%` } })),
-    h("p", { class: "muted progress-text" }, `step ${number(run.step)} of ${number(run.steps)} · `,
+    h("p", { class: "muted progress-text" }, run.steps || run.lines ? `step ${number(run.step)}${run.steps ? ` of ${number(run.steps)}` : ""} · ` : "",
       h("a", { href: link("run", run.name, "episodes") }, plural(run.episodes, "episode")),
       run.waiting ? ` · indexing, ${plural(run.waiting, "file")} to go` : ""),
     run.problems.length > 0 && h("div", { class: "notice warn" }, h("strong", {}, "Not all of this directory could be read."),
@@ -78,7 +80,8 @@ function drawHead(head, run) {
 
 async function drawCharts(place, run, state, again) {
   if (!run.lines) {
-    fill(place, h("div", { class: "empty" }, h("p", {}, "No step is written yet."), h("p", { class: "muted" }, "The first numbers come with the validation before training.")));
+    fill(place, h("div", { class: "empty" }, run.status === "episodes" ? h("p", {}, "Episodes that were played outside of a run: there are no steps.")
+      : [h("p", {}, "No step is written yet."), h("p", { class: "muted" }, "The first numbers come with the validation before training.")]));
     return;
   }
   const wanted = [...successCharts(run.metrics), ...CHARTS].map((spec) => ({ ...spec, lines: spec.match ? matching(run.metrics, spec.match) : spec.lines }))
@@ -203,11 +206,13 @@ function breakdown(run) {
 }
 
 function events(run) {
-  if (!run.events.length) return h("p", { class: "empty" }, "Nothing but steps.");
-  return h("div", { class: "scroll" }, h("table", { class: "list" }, h("tbody", {}, [...run.events].reverse().slice(0, 100).map((event) => {
+  if (!run.events.length) return h("p", { class: "empty" }, "Nothing is written of it.");
+  const saved = run.events.filter((event) => event.event === "checkpoint");
+  const left = new Set(saved.slice(0, -LISTED_CHECKPOINTS)); // they are on the axes
+  return h("div", { class: "scroll" }, h("table", { class: "list" }, h("tbody", {}, run.events.filter((event) => !left.has(event)).reverse().map((event) => {
     const { event: name, time, ...details } = event;
-    return h("tr", {}, h("td", { class: "muted" }, time ? clock(time) : "–"), h("th", { scope: "row" }, inline(name, 60)),
-      h("td", {}, inline(Object.entries(details).map(([key, value]) => `${key} ${shown(value)}`).join(" · "), 400)));
+    return h("tr", {}, h("td", { class: "muted when" }, time ? clock(time) : "–"), h("th", { scope: "row" }, inline(name, 60)),
+      h("td", {}, inline(Object.entries(details).map(([key, value]) => `${key} ${typeof value === "number" ? number(value) : shown(value)}`).join(" · "), 400)));
   }))));
 }
 

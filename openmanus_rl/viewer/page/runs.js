@@ -44,9 +44,9 @@ function table(runs, chosen) {
 function figures(run) {
   return [
     h("td", {}, successBar(run.success)),
-    h("td", { class: "figure" }, `${number(run.step)} / ${number(run.steps)}`),
+    h("td", { class: "figure" }, number(run.step) + (run.steps ? ` / ${number(run.steps)}` : "")),
     h("td", {}, inline(run.env ?? "–", 40)),
-    h("td", {}, inline(run.estimator ?? "–", 40)),
+    h("td", {}, inline(run.algorithm ?? "–", 40)),
     h("td", { class: "muted" }, ago(run.changed)),
   ];
 }

@@ -1,6 +1,6 @@
 // Every token of a segment with what is known of it: as colour at a glance, as numbers on hover and focus.
 import { h } from "./dom.js";
-import { number, percent, signed } from "./format.js";
+import { number, signed } from "./format.js";
 import { textNodes } from "./text.js";
 
 export const COLOURINGS = {
@@ -117,7 +117,7 @@ function paint(span, token, view) {
 
 /** The numbers of a token, as a list of name and value. */
 export function numbersOf(token) {
-  const likely = token.log_prob === null ? "–" : `${number(token.log_prob)} (p ${percent(Math.exp(token.log_prob))})`;
+  const likely = token.log_prob === null ? "–" : `${number(token.log_prob)} (p ${number(100 * Math.exp(token.log_prob))} %)`;
   const told = token.sampled ? (token.trained ? "sampled, trained" : "sampled, not trained") : "context, never trained";
   return [
     ["token", `${token.id} at ${token.position}`],
