@@ -165,7 +165,7 @@ def test_a_failed_installation_tells_why_and_is_not_used(tmp_path, monkeypatch):
         install(world, lambda _: None, serving=())
     assert python_for(world) == sys.executable
     world.compilers = ("no-such-compiler", "sh")
-    with pytest.raises(UserError, match="here is no no-such-compiler.\n.*apt-get install -y no-such-compiler$"):
+    with pytest.raises(UserError, match=r"here is no no-such-compiler.\n.*apt-get install -y no-such-compiler$"):
         install(world, lambda _: None, serving=())
 
 
