@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from rich.console import Console
+from rich.progress import track
 
 from openmanus_rl import __version__
 from openmanus_rl.data.parquet import made_from, open_parquet, read_rows, write_rows
@@ -46,7 +48,7 @@ def build_tasks(env_name: str, split: Split, n: int, options: Mapping[str, Any] 
     world = make_environment(env_name, **chosen)
     try:
         tasks = []
-        for index, item_id in enumerate(item_ids):
+        for index, item_id in enumerate(_with_a_bar(item_ids, n, f"{env_name}, {split} tasks")):
             bare = Task(env_name, item_id)
             world.reset(bare)  # instructions may speak of the task
             difficulty = world.difficulty()
@@ -57,6 +59,12 @@ def build_tasks(env_name: str, split: Split, n: int, options: Mapping[str, Any] 
     if not tasks:
         raise UserError(f"{env_name} has no {split} tasks with the options {chosen}", "Other options may have some.")
     return tasks
+
+
+def _with_a_bar(item_ids: Iterable[str], count: int, title: str) -> Iterable[str]:
+    """The item ids; whoever sits at a terminal sees how far it is, for some worlds take a while to begin a task."""
+    console = Console(stderr=True)
+    return track(item_ids, title, count, console=console, transient=True, disable=not console.is_terminal)
 
 
 def tasks_fingerprint(env_name: str, options: Mapping[str, Any] | None = None) -> str:
