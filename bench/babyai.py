@@ -7,9 +7,9 @@ The server is one process, driven by `wrk` over 64 kept-alive connections. The t
 the median over the alternations of one run.
 """
 
+import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def play_here(played: list[Script], seconds: float) -> tuple[float, float]:
     return calls / (time.perf_counter() - began), 1e6 * (time.process_time() - cpu) / calls
 
 
-def main(seconds: int = 4) -> None:
+def main(seconds: int) -> None:
     played = list(islice(scripts(), SESSIONS))
     babyai = ("-m", "openmanus_rl.envs.service", "--env", "babyai", "--port", "0")
     with tempfile.TemporaryDirectory() as directory, server(*babyai) as (url, pid):
@@ -101,4 +101,6 @@ def main(seconds: int = 4) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", type=int, nargs="?", default=4, help="of each side, each time")
+    main(parser.parse_args().seconds)

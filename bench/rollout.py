@@ -7,10 +7,10 @@ Each prints what it measured beside what is wanted. Worlds are simulated (bench/
 others answer at once.
 """
 
+import argparse
 import ctypes
 import gc
 import os
-import sys
 import time
 from collections import Counter
 
@@ -169,6 +169,12 @@ MEASURES = {
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    for name in sys.argv[1:] or MEASURES:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"{', '.join(MEASURES)}; all if none is named")
+    chosen = parser.parse_args().measures
+    unknown = set(chosen) - set(MEASURES)
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(MEASURES)}")
+    for name in chosen or MEASURES:
         print(f"-- {name}")
         MEASURES[name]()

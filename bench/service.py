@@ -7,6 +7,7 @@ in turn; the ratio is the median over the alternations of one run. Every step is
 count must agree with what wrk sent.
 """
 
+import argparse
 import json
 import os
 import re
@@ -100,7 +101,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def main(seconds: int = 2) -> None:
+def main(seconds: int) -> None:
     options = json.dumps({"max_steps": 1_000_000_000})
     textcraft = ("-m", "openmanus_rl.envs.service", "--env", "textcraft", "--port", "0", "--options", options)
     with (
@@ -132,4 +133,6 @@ def main(seconds: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", type=int, nargs="?", default=2, help="of each side, each time")
+    main(parser.parse_args().seconds)
