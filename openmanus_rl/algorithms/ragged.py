@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-_BLOCK = 64
+_BLOCK = 16
+"""Columns that are one product: a wider block is fewer steps and more multiplications; 16 is the fastest on a CPU."""
 
 
 class Ragged:
