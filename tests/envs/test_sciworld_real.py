@@ -223,3 +223,22 @@ def test_a_simulator_that_dies_fails_its_own_session_only(server, installed, tmp
             for session in (first, second)
         ]
         assert sorted(answers) == [200, 500]
+
+
+def test_java_is_left_with_nothing_of_a_step_though_pythons_collector_never_runs(installed):
+    held = run(
+        installed,
+        "import gc\n"
+        "from openmanus_rl.envs.sciworld.simulator import Simulator\n"
+        "from openmanus_rl.envs.sciworld.tasks import ScienceTask\n"
+        "gc.disable()\n"
+        "simulator = Simulator()\n"
+        "for _ in range(3):\n"
+        "    simulator.load(ScienceTask('boil', 0))\n"
+        "    for _ in range(20):\n"
+        "        simulator.step('look around')\n"
+        "    simulator.listed('getPossibleActions')\n"
+        "    print(simulator._gateway.java_gateway_server.getGateway().getBindings().size())\n"
+        "simulator.kill()\n",
+    ).split()
+    assert int(held[2]) - int(held[1]) == int(held[1]) - int(held[0]) <= 5

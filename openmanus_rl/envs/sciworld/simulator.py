@@ -102,9 +102,13 @@ class Simulator:
         assert self._process.stdout is not None
         port, token = self._process.stdout.readline(), self._process.stdout.readline()
         parameters = gateway.GatewayParameters(
-            port=int(port), auth_token=token.decode().strip(), read_timeout=read_seconds
+            port=int(port),
+            auth_token=token.decode().strip(),
+            read_timeout=read_seconds,
+            enable_memory_management=False,  # `_released` does it
         )
-        jvm = gateway.JavaGateway(gateway_parameters=parameters).jvm
+        self._gateway = gateway.JavaGateway(gateway_parameters=parameters)
+        jvm = self._gateway.jvm
         jvm.java.lang.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
         return jvm.scienceworld.runtime.pythonapi.PythonInterface()
 
@@ -113,13 +117,13 @@ class Simulator:
         self.episodes += 1
         self._last = Answer("")
         self._trying("load", lambda: self._interface.load(task.name, task.variation, simplifications, gold))
-        self._agent = self._trying("load", lambda: self._interface.agentInterface().get())
+        self._agent = self._trying("load", self._new_agent)
 
     def step(self, action: str) -> Answer:
         """Act, or ask one of the questions that take no time."""
         if action.strip().lower() in _TIMELESS:
             return Answer(self.said("step", action), self._last.score, self._last.completed)
-        triple = self._trying("step", lambda: str(self._agent.step(action)))
+        triple = self._trying("step", lambda: self._released(self._agent.step(action), str))
         text, points, completed = triple.removeprefix("(").removesuffix(")").rsplit(",", 2)
         score = round(100 * float(points))
         if score < 0 and self._trying("step", self._agent.isInErrorState):
@@ -134,7 +138,7 @@ class Simulator:
 
     def listed(self, method: str) -> list[str]:
         """The list that one of the interface's methods answers."""
-        return self._trying(method, lambda: [str(element) for element in getattr(self._interface, method)()])
+        return self._trying(method, lambda: self._released(getattr(self._interface, method)(), _strings))
 
     @property
     def pid(self) -> int:
@@ -156,6 +160,22 @@ class Simulator:
             if pipe is not None:
                 pipe.close()
 
+    def _new_agent(self) -> Any:
+        """What acts in the task that was loaded last."""
+        if self._agent is not None:
+            self._gateway.detach(self._agent)
+        return self._released(self._interface.agentInterface(), lambda option: option.get())
+
+    def _released(self, thing: Any, read: Callable[[Any], T]) -> T:
+        """What `read` makes of a Java object, which is then let go.
+
+        py4j would let it go when Python's collector finds it: thousands in one go, of all simulators, with a call to
+        Java for each, on whichever thread that comes about, be it the event loop's.
+        """
+        found = read(thing)
+        self._gateway.detach(thing)
+        return found
+
     def _trying(self, what: str, call: Callable[[], T]) -> T:
         """The call's answer. After a failed one the process is not to be trusted, and ends."""
         try:
@@ -163,6 +183,10 @@ class Simulator:
         except Exception as error:
             self.kill()
             raise SimulatorFailed(f"the simulator failed in {what}: {type(error).__name__}: {error}") from error
+
+
+def _strings(java_list: Any) -> list[str]:
+    return [str(element) for element in java_list]
 
 
 def _package() -> Path:
