@@ -261,7 +261,7 @@ def test_a_comparison_says_whether_the_difference_is_noise(page, url):
     expect(page.locator("details")).to_contain_text("trainer.seed")
     readout = page.locator(".hero .readout")
     expect(readout).to_contain_text("maze-ppo")
-    for axis, where in [("by step", "step 4"), ("by time", re.compile(r"after \d+ m?s"))]:
+    for axis, where in [("by step", "step 4"), ("by time", re.compile(r"after [\d.]+ m?s"))]:
         expect(page.get_by_role("button", name=axis)).to_be_visible()
         page.locator(".hero .chart").focus()
         page.keyboard.press("ArrowRight")
