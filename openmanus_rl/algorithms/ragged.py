@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 16
-"""Columns that are one product: a wider block is fewer steps and more multiplications; 16 is the fastest on a CPU."""
+"""Columns that are one product: a wider block is fewer steps and more multiplications."""
 
 
 class Ragged:
